@@ -8,7 +8,6 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from suite.backends.base import optional_packages
 from suite.backends.registry import find_backend
 from suite.conduct.cluster.image_file import content_name, is_file
 from suite.conduct.planning.machine import USUAL_THREADS, Machine, require_same_variables, without_missing
@@ -39,7 +38,7 @@ class ClusterMachine(Machine):
         """As given, else as the file of the image's stack has it, else of this interpreter where the nodes have it too,
         else those that an image's lock pins."""
         driver = find_backend(backend)
-        packages, optional = driver.packages, optional_packages(driver)
+        packages, optional = driver.packages, driver.optional_packages
         if set(packages) <= set(self.given):
             known: Mapping[str, str | None] = {}
         elif self.told is not None:

@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 from pydantic import Field, ValidationError
 
-from suite.backends.base import BackendDriver, choice, generation_errors, stack_of, unknown_work, versions_errors
+from suite.backends.base import BackendDriver, choice, generation_errors, stack_of, unknown_work
 from suite.backends.registry import seat_of
 from suite.conduct.planning.prediction import Pace, can_be_predicted, counted_iterations, expected_pace, limits_for
 from suite.conduct.planning.request import Request, Skipped
@@ -183,7 +183,7 @@ def _layout(
         errors += driver.errors(size, workload, layout, request.measure)
         errors += generation_errors(size, layout, request.measure)
         errors += _profile_errors(driver, layout, request)
-        return layout, errors + versions_errors(driver, workload, layout, versions)
+        return layout, errors + driver.versions_errors(workload, layout, versions)
     except ValidationError as error:
         return None, [entry["msg"].removeprefix("Value error, ") for entry in error.errors()]
     except ValueError as error:
