@@ -1,9 +1,13 @@
 """`suite backends`: the stacks that can be measured."""
 
+from suite.backends.registry import backends as known
+from suite.backends.registry import read_interpreters
 from suite.cli.exits import command
 from suite.cli.options.declare import flag
 from suite.cli.options.reading import Python, print_json
+from suite.launch.probe import stack_versions
 from suite.spec.terminal import say
+from suite.spec.width import terminal_columns, wrapped
 
 
 @command
@@ -12,11 +16,6 @@ def backends(
     as_json: bool = flag("print as JSON", "--json"),
 ) -> None:
     """List the backends, the interpreter and packages of each, and why one could not run with them."""
-    from suite.backends.registry import backends as known
-    from suite.backends.registry import read_interpreters
-    from suite.launch.probe import stack_versions
-    from suite.spec.width import terminal_columns, wrapped
-
     asked = read_interpreters(python or ())
     rows = []
     for name, driver in known().items():

@@ -5,6 +5,8 @@ from pathlib import Path
 from suite.cli.exits import DONE, RUN_FAILED, command
 from suite.cli.options.declare import argument, flag, option, submitted_runs
 from suite.cli.options.reading import print_json
+from suite.conduct.cluster.standing import chosen, standing
+from suite.launch.cluster.registry import find_scheduler
 from suite.spec.terminal import UsageError, printable, say
 
 
@@ -17,9 +19,6 @@ def cancel(
 ) -> int:
     """Cancel submitted runs. Their bundles can still be collected, with the status interrupted. Exit 1 when one could
     not be cancelled."""
-    from suite.conduct.cluster.standing import chosen, standing
-    from suite.launch.cluster.registry import find_scheduler
-
     if bool(run) == everything:
         raise UsageError("name the runs to cancel, or give --all (`suite status` lists them)")
     ended: list[str] = []

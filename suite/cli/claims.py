@@ -1,15 +1,13 @@
 """`suite claims`: published figures recomputed from each other."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from suite.claims.check import Claims, check_claims
+from suite.claims.table import read_table
 from suite.cli.exits import DONE, GATE_NOT_MET, command
 from suite.cli.options.declare import argument, flag, option
 from suite.cli.options.reading import print_json, without_collector
 from suite.spec.terminal import UsageError, say
-
-if TYPE_CHECKING:
-    from suite.claims.check import Claims
 
 
 @command
@@ -21,9 +19,6 @@ def check(
     as_json: bool = flag("print as JSON", "--json"),
 ) -> int:
     """Recompute a published table's columns from each other. Exit 3 when no convention explains a value."""
-    from suite.claims.check import check_claims
-    from suite.claims.table import read_table
-
     if not 0 <= tolerance < 1 or most < 0:
         raise UsageError("--tolerance is a fraction from 0 to below 1 and --most not negative")
     mapping = {}
@@ -42,7 +37,7 @@ def check(
     return GATE_NOT_MET if found.flags else DONE
 
 
-def claim_lines(found: "Claims", most: int) -> list[str]:
+def claim_lines(found: Claims, most: int) -> list[str]:
     """The check as a terminal shows it."""
     lines = [f"{'column':<34} {'rows':>5} {'explained':>9} {'flagged':>7} {'underivable':>11} {'unreadable':>10}"]
     source = ""

@@ -5,6 +5,7 @@ from pathlib import Path
 from suite.cli.exits import DONE, command
 from suite.cli.options.declare import flag, option
 from suite.cli.options.reading import confirmed, print_json, seconds
+from suite.conduct.cluster.cleaning import leftovers, remove
 from suite.spec.terminal import UsageError, say
 
 
@@ -20,8 +21,6 @@ def clean(
 
     What was not collected stays, and so does a run whose bundle is damaged or older than its last submission.
     """
-    from suite.conduct.cluster.cleaning import leftovers, remove
-
     found = leftovers(runs, None if older_than is None else seconds("--older-than", older_than))
     total = sum(each.bytes for each in found.removable)
     if not as_json:

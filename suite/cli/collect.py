@@ -2,9 +2,14 @@
 
 from pathlib import Path
 
+from suite.bundle.store import DamagedBundle
 from suite.cli.exits import DONE, RUN_FAILED, command
 from suite.cli.options.declare import argument, flag, option, submitted_runs
+from suite.cli.options.handing_over import tell_network
 from suite.cli.options.reading import print_json, without_collector
+from suite.conduct.cluster.standing import chosen, collect_run, standing, wait_until_over, without_hopeless
+from suite.conduct.running.outcome_line import outcome_line
+from suite.launch.cluster.submission import SMOKE
 from suite.spec.terminal import UsageError, note, printable, say
 
 
@@ -20,12 +25,6 @@ def collect(
     as_json: bool = flag("print the outcome as JSON", "--json"),
 ) -> int:
     """Fetch what submitted runs have written and make their bundles. Exit 1 when one failed or could not be fetched."""
-    from suite.bundle.store import DamagedBundle
-    from suite.cli.options.handing_over import tell_network
-    from suite.conduct.cluster.standing import chosen, collect_run, standing, wait_until_over, without_hopeless
-    from suite.conduct.running.outcome_line import outcome_line
-    from suite.launch.cluster.submission import SMOKE
-
     collected: dict[str, dict] = {}
     left: dict[str, str] = {}
     is_missed = False

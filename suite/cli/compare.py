@@ -5,6 +5,13 @@ from pathlib import Path
 from suite.cli.exits import DONE, GATE_NOT_MET, UNDECIDED, command
 from suite.cli.options.declare import argument, flag, option
 from suite.cli.options.reading import print_json, without_collector
+from suite.report.compare import compare_entries
+from suite.report.comparing.gate import check_gate, hold_to
+from suite.report.comparing.reading import by_environment, left_out, notes
+from suite.report.facts.suspect import takes_suspect
+from suite.report.formatting.escape import visible
+from suite.report.reading import read_entries
+from suite.report.text.comparison import print_comparison
 from suite.spec.terminal import UsageError, note
 
 
@@ -41,14 +48,6 @@ def compare(
     With a gate, exit 0 when it is met, 3 when a row is slower, 4 when the runs cannot tell (undecided or doubtful); 2
     when there is nothing to compare.
     """
-    from suite.report.compare import compare_entries
-    from suite.report.comparing.gate import check_gate, hold_to
-    from suite.report.comparing.reading import by_environment, left_out, notes
-    from suite.report.facts.suspect import takes_suspect
-    from suite.report.formatting.escape import visible
-    from suite.report.reading import read_entries
-    from suite.report.text.comparison import print_comparison
-
     sides = [[*([path] if path else []), *(more or [])] for path, more in ((before, more_before), (after, more_after))]
     if not sides[0]:
         raise UsageError("compare takes two sides: suite compare BEFORE AFTER, or --before PATH ... --after PATH ...")

@@ -2,10 +2,13 @@
 
 from pathlib import Path
 
+from suite.backends.registry import read_interpreters
 from suite.cli.exits import DONE, GATE_NOT_MET, command
 from suite.cli.options.declare import flag, option
 from suite.cli.options.reading import Python, print_json
+from suite.conduct.doctor.examine import commands_to_install, examine, print_diagnosis
 from suite.spec.terminal import say
+from suite.spec.width import terminal_columns
 
 
 @command
@@ -16,10 +19,6 @@ def doctor(
     as_json: bool = flag("print as JSON", "--json"),
 ) -> int:
     """Look at interpreter, stacks, devices, memory, disk and container runtime. Exit 3 when no backend can run here."""
-    from suite.backends.registry import read_interpreters
-    from suite.conduct.doctor.examine import commands_to_install, examine, print_diagnosis
-    from suite.spec.width import terminal_columns
-
     if install is not None:
         say("\n".join(commands_to_install(install)))
         return DONE

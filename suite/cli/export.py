@@ -5,6 +5,7 @@ from pathlib import Path
 from suite.cli.exits import command
 from suite.cli.options.declare import argument, flag, option
 from suite.cli.options.reading import STANDARD_OUTPUT, print_json, without_collector, written_to
+from suite.export.export import export_file, export_to
 from suite.spec.terminal import UsageError, note, printable, say
 
 
@@ -33,8 +34,6 @@ def export(
     Failed, suspect and interrupted runs are rows too, with their status and the reasons. docs/export.md has the
     columns.
     """
-    from suite.export.export import export_file, export_to
-
     with without_collector():
         if to is not None:
             if table != "runs":

@@ -6,11 +6,25 @@ from typing import Annotated
 
 import typer
 
+from suite.backends.registry import read_interpreters
+from suite.bundle.files import replace_atomically
 from suite.cli.exits import BAD_USAGE, DONE, GATE_NOT_MET, RUN_FAILED, command, complain
 from suite.cli.options.declare import argument, flag, option
 from suite.cli.options.reading import Python, print_json, require_place
+from suite.conduct.cluster.image_file import file_digest
+from suite.images.build import BuildChoices, BuildFailed, build_image, pin_for_compose
+from suite.images.check import check_image
+from suite.images.digests import ask, write
+from suite.images.inside import SBOM, copy_out
+from suite.images.project import Project
+from suite.images.show import build_view, print_answers, print_built, print_differences, print_failure, print_rows, rows
+from suite.images.stack_file import beside, of_image, of_interpreter
+from suite.images.wheelhouse import fill_wheelhouse
+from suite.launch.docker.connection import connect
+from suite.spec.images import bases, find_image, images
 from suite.spec.terminal import UsageError, say
 from suite.spec.typed import pairs
+from suite.spec.version import suite_version
 
 AsJson = Annotated[bool, typer.Option("--json", help="print as JSON")]
 Checkout = Annotated[Path | None, typer.Option("--project", help="checkout of the suite [default: this one]")]
@@ -19,11 +33,6 @@ Checkout = Annotated[Path | None, typer.Option("--project", help="checkout of th
 @command
 def list_images(as_json: AsJson = False) -> None:
     """List the images of the catalogue, their bases, and which are here already. Works without a container runtime."""
-    from suite.images.show import print_rows, rows
-    from suite.launch.docker.connection import connect
-    from suite.spec.images import images
-    from suite.spec.version import suite_version
-
     api, why = None, None
     try:
         api = connect().api
@@ -51,12 +60,6 @@ def build(
     as_json: AsJson = False,
 ) -> int:
     """Build an image from this checkout."""
-    from suite.images.build import BuildChoices, BuildFailed, build_image, pin_for_compose
-    from suite.images.project import Project
-    from suite.images.show import build_view, print_built, print_failure
-    from suite.launch.docker.connection import connect
-    from suite.spec.images import find_image
-
     image = find_image(name)
     arguments = pairs("--build-arg", build_arg or ())
     choices = BuildChoices(base_image, cpu, without_trlx, offline, target, tag, no_cache, arguments)
@@ -82,10 +85,6 @@ def wheelhouse(
     as_json: AsJson = False,
 ) -> None:
     """Download what a CPU build of an image needs into build/image, so that the build needs no network."""
-    from suite.images.project import Project
-    from suite.images.wheelhouse import fill_wheelhouse
-    from suite.spec.images import find_image
-
     folder = fill_wheelhouse(Project.of(checkout), find_image(name))
     wheels = sorted(path.name for path in folder.glob("*.whl"))
     if as_json:
@@ -105,12 +104,6 @@ def lock(
 
     Exit 3 when a pinned digest is out of date and was not updated.
     """
-    from suite.images.digests import ask, write
-    from suite.images.project import Project
-    from suite.images.show import print_answers
-    from suite.launch.docker.connection import connect
-    from suite.spec.images import bases, find_image
-
     chosen = [find_image(name) for name in names or ()]
     wanted = {image.base for image in chosen} or set(bases().values())
     project, runtime = Project.of(checkout), connect()
@@ -137,14 +130,6 @@ def check(
     as_json: AsJson = False,
 ) -> int:
     """Compare what an image contains with its lock files and labels. Exit 3 when something differs."""
-    from suite.images.check import check_image
-    from suite.images.inside import SBOM, copy_out
-    from suite.images.project import Project
-    from suite.images.show import print_differences
-    from suite.launch.docker.connection import connect
-    from suite.spec.images import find_image
-    from suite.spec.version import suite_version
-
     require_place("--sbom", sbom)
     known = find_image(name)
     tag = image or known.tag(suite_version())
@@ -171,14 +156,6 @@ def stack(
 
     Without --file it is printed. Without IMAGE an interpreter is asked, inside of an image that of its stack.
     """
-    from suite.backends.registry import read_interpreters
-    from suite.bundle.files import replace_atomically
-    from suite.conduct.cluster.image_file import file_digest
-    from suite.images.stack_file import beside, of_image, of_interpreter
-    from suite.launch.docker.connection import connect
-    from suite.spec.images import images
-    from suite.spec.version import suite_version
-
     digest = None if file is None else file_digest(file.absolute())
     if image is None:
         found = of_interpreter(read_interpreters(python or ()).usual or sys.executable, digest)

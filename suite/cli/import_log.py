@@ -1,10 +1,16 @@
 """`suite import`: another tool's step log as a row that says it was not measured here."""
 
 from pathlib import Path
+from typing import get_args
 
+from suite.bundle.imported.record import MARK, Told
+from suite.bundle.imported.store import import_log as imported
+from suite.bundle.imported.timers import Tool
 from suite.cli.exits import command
 from suite.cli.options.declare import argument, flag, option
 from suite.cli.options.reading import checked, print_json
+from suite.report.formatting.numbers import counted, number
+from suite.spec.names import nearest
 from suite.spec.terminal import UsageError, printable, say
 from suite.spec.terminal import note as tell_note
 
@@ -35,14 +41,6 @@ def import_log(
     What the log does not tell is given by options and shown as told by the importer. Such a row is in no ranking, no
     comparison and no verdict. docs/import.md says what is read.
     """
-    from typing import get_args
-
-    from suite.bundle.imported.record import MARK, Told
-    from suite.bundle.imported.store import import_log as imported
-    from suite.bundle.imported.timers import Tool
-    from suite.report.formatting.numbers import counted, number
-    from suite.spec.names import nearest
-
     tools: tuple[Tool, ...] = get_args(Tool)
     chosen = next((each for each in tools if each == tool), None)
     if chosen is None:

@@ -4,6 +4,8 @@ from pathlib import Path
 
 from suite.cli.exits import command
 from suite.cli.options.declare import argument, flag, option, runs_of_any_kind
+from suite.conduct.cluster.logs import find_log, follow_log
+from suite.launch.stream import shown
 from suite.spec.terminal import UsageError, note, say
 
 
@@ -19,9 +21,6 @@ def logs(
 
     Events are left out, and whatever a terminal would obey.
     """
-    from suite.conduct.cluster.logs import find_log, follow_log
-    from suite.launch.stream import shown
-
     log = find_log(runs, run)
     seen: set[str] = set()
 

@@ -2,15 +2,14 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from suite.bundle.archive.index import scrubbed_line
+from suite.bundle.archive.packing import Packed, Packing
+from suite.bundle.archive.packing import pack as packed
 from suite.cli.exits import command
 from suite.cli.options.declare import argument, flag, option
 from suite.cli.options.reading import STANDARD_OUTPUT, print_json, written_to
 from suite.spec.terminal import UsageError, printable, say
-
-if TYPE_CHECKING:
-    from suite.bundle.archive.packing import Packed
 
 
 @command
@@ -43,9 +42,6 @@ def pack(
     The same folder gives the same bytes. Names are replaced by others (scrubbed-host-1) that still tell one machine
     from another, and records are derived again from what is left, so that they verify.
     """
-    from suite.bundle.archive.packing import Packing
-    from suite.bundle.archive.packing import pack as packed
-
     if keep_identity and (keep or scrub):
         raise UsageError("--keep and --scrub say what is scrubbed: leave out --keep-identity")
     how = Packing(keep_identity, keep or (), scrub or (), licence or (), sbom or (), sign)
@@ -62,9 +58,7 @@ def pack(
         say(printable(line))
 
 
-def _told(done: "Packed", output: Path) -> Iterator[str]:
-    from suite.bundle.archive.index import scrubbed_line
-
+def _told(done: Packed, output: Path) -> Iterator[str]:
     index = done.index
     yield f"wrote {output}: {len(index.runs)} run{'s' * (len(index.runs) != 1)}, {done.bytes:,} bytes"
     yield scrubbed_line(index)

@@ -1,23 +1,33 @@
 """`suite plan`: will it fit, how fast will it be, what will it cost - before any device is booked."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from suite.cli.exits import DONE, GATE_NOT_MET, command
 from suite.cli.options.declare import accelerators, argument, flag, option
 from suite.cli.options.fields import WorkloadOptions, takes_groups, workload_changes
-from suite.cli.options.plan_search import checked_rows, search
+from suite.cli.options.plan_search import Named, Searched, checked_rows, search, show_curves
 from suite.cli.options.reading import checked, print_json, require_place
+from suite.planner.ask import (
+    Question,
+    cluster_of,
+    device_range,
+    fewest_devices,
+    largest_micro_batch,
+    question,
+    without_offload,
+)
+from suite.planner.calibrate import calibrated
+from suite.planner.curves import curves, look_at
+from suite.planner.parameters import Parameters, load_parameters
+from suite.planner.search.request import Wishes, manner_of, model_of, preset_of, work_of
+from suite.planner.search.wishes import pauses_of, read_prices
+from suite.planner.show import fewest_text, plan_lines, text_lines
+from suite.planner.space import Manner as SampleManner
 from suite.spec.terminal import UsageError, say
-
-if TYPE_CHECKING:
-    from suite.cli.options.plan_search import Named
-    from suite.planner.ask import Question
-    from suite.planner.parameters import Parameters
-    from suite.planner.space import Manner as SampleManner
+from suite.spec.width import terminal_columns
+from suite.tune.search import FROM_PLANNER
 
 Paths = list[Path] | None
 USUAL_DEVICE = "A100-SXM-80GB"
@@ -86,37 +96,6 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Searched:
-    """What is looked for among layouts and placements."""
-
-    HEADING: ClassVar = "Search"
-
-    placement: str | None = option(
-        "search where vLLM stands too: on the devices that train, on others, or whichever is better",
-        metavar="auto|colocated|split",
-    )
-    staleness: int | None = option("publications of weights that samples may be behind at most, 0 or 1 [default: 1]")
-    target: str | None = option(
-        "find the fewest devices, or the cheapest, for '50 samples/s', '20000 tokens/s' or '60 s/iteration'",
-        metavar="RATE",
-    )
-    deadline: str | None = option("the same for --iterations until then: 90min, 24h, 3d", metavar="TIME")
-    iterations: int | None = option("iterations to do until --deadline")
-    objective: str = option("what to rank layouts by", "throughput")
-    price: list[str] | None = option("money per device and hour; repeat for several kinds", metavar="[NAME=]MONEY")
-    checkpoint: float | None = option("of one checkpoint, for goodput", metavar="SECONDS")
-    restart: float | None = option("from a failure to the next step", metavar="SECONDS")
-    min_devices: bool = flag("find the fewest devices that fit")
-    max_batch: bool = flag("find the largest micro batch that fits")
-    scale: str | None = option("show a scaling curve over this range of devices, e.g. 8..16384")
-    top: int = option("number of layouts to show", 8)
-    simulate: bool = flag("simulate the best one: seconds by cause")
-    trace: Path | None = option("write the simulation as a trace for Perfetto or Chrome")
-    sensitivity: bool = flag("say what would change the answer")
-    stragglers: Paths = option("draw slow ranks as finished runs in this folder show them; repeat")
-
-
-@dataclass(frozen=True)
 class Measured:
     """Measurements beside predictions."""
 
@@ -143,11 +122,6 @@ def plan(
 
     With --check, predict published measurements and print the errors instead.
     """
-    from suite.planner.ask import cluster_of
-    from suite.planner.parameters import load_parameters
-    from suite.planner.search.request import Wishes, manner_of, preset_of
-    from suite.planner.search.wishes import pauses_of, read_prices
-
     parameters = load_parameters()
     if measured.check:
         return checked_rows([*measured.check, *(files or [])], parameters, as_json)
@@ -214,10 +188,6 @@ def _question(
     cluster: dict[str, Any],
     searched: bool,
 ) -> Question:
-    from suite.planner.ask import question
-    from suite.planner.calibrate import calibrated
-    from suite.planner.search.request import model_of, work_of
-
     preset, point = named or (None, None)
     model = model_of(work.size, work.shape, point)
     own = work_of(work.workload, preset, point, model, searched)
@@ -237,11 +207,6 @@ def _answer(
     plans: list[dict[str, Any]],
     as_json: bool,
 ) -> bool:
-    from suite.planner.ask import fewest_devices, largest_micro_batch, without_offload
-    from suite.planner.show import fewest_text, plan_lines, text_lines
-    from suite.spec.width import terminal_columns
-    from suite.tune.search import FROM_PLANNER
-
     fewest = fewest_devices(asked) if wanted.min_devices else None
     use = [fewest] if fewest is not None else (counts or [8])
     result = asked.plan(use, wanted.objective, price, wanted.top)  # type: ignore[arg-type]
@@ -270,10 +235,6 @@ def _answer(
 
 
 def _scale(questions: list[Question], text: str, as_json: bool) -> int:
-    from suite.cli.options.plan_search import show_curves
-    from suite.planner.ask import device_range
-    from suite.planner.curves import curves, look_at
-
     counts = device_range(text)
     made = {
         asked.profile.name: curves(look_at(asked), counts, asked.workload, asked.hardware.name) for asked in questions

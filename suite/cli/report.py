@@ -3,10 +3,20 @@
 from pathlib import Path
 from typing import Any
 
+from suite.bundle.archive.opening import opened
+from suite.bundle.walk import find_studies
 from suite.cli.exits import command, until_end
+from suite.cli.options.check import warn
 from suite.cli.options.declare import argument, flag, option
 from suite.cli.options.reading import STANDARD_OUTPUT, print_json, without_collector, written_to
+from suite.report.facts.model import build
+from suite.report.reading import read_entries
+from suite.report.terminal import print_answer, print_headline, print_imported
+from suite.report.text.markdown import brief, render
+from suite.report.text.output import as_json as figures
+from suite.report.text.output import write
 from suite.spec.terminal import UsageError, printable, say
+from suite.spec.width import terminal_columns, wrapped
 
 
 @command
@@ -22,17 +32,6 @@ def report(
     as_json: bool = flag("print the report's figures as JSON, write no file", "--json"),
 ) -> None:
     """Print who is faster, how sure that is, and each row; write a Markdown report (--output) or a page (--html)."""
-    from suite.bundle.archive.opening import opened
-    from suite.bundle.walk import find_studies
-    from suite.cli.options.check import warn
-    from suite.report.facts.model import build
-    from suite.report.reading import read_entries
-    from suite.report.terminal import print_answer, print_headline, print_imported
-    from suite.report.text.markdown import brief, render
-    from suite.report.text.output import as_json as figures
-    from suite.report.text.output import write
-    from suite.spec.width import terminal_columns, wrapped
-
     if output and output == html:
         raise UsageError(f"--output and --html are both {output}: the page and the Markdown are two files")
     if (as_json or is_brief) and (output or html):

@@ -8,12 +8,17 @@ from typing import ClassVar
 import typer
 
 from suite.cli.exits import DONE, INTERRUPTED, RUN_FAILED, command
-from suite.cli.options.check import refuse, show_plan, still_to_do, warn
+from suite.cli.options.check import refuse, show_plan, still_to_do, tell_of_turns, turning_here, warn
 from suite.cli.options.declare import argument, flag, option
 from suite.cli.options.fields import takes_groups
 from suite.cli.options.launchers import HERE, Device, Where
 from suite.cli.options.reading import print_json, rank_counts, seconds
 from suite.cli.options.work import USUAL_WORK, Names, Work
+from suite.conduct.planning.machine import require_other_stacks
+from suite.conduct.planning.plan import make_joint_plan
+from suite.conduct.planning.preflight import preflight
+from suite.conduct.planning.turns import start_of
+from suite.conduct.running.state import states
 from suite.spec.terminal import UsageError
 
 
@@ -78,13 +83,6 @@ def run(
     the results folder already holds are skipped; an interrupted run is done again. With --until 3% or
     --difference 5% rows get runs until their intervals are that narrow, --budget ends, or a row cannot get there.
     """
-    from suite.cli.options.check import tell_of_turns, turning_here
-    from suite.conduct.planning.machine import require_other_stacks
-    from suite.conduct.planning.plan import make_joint_plan
-    from suite.conduct.planning.preflight import preflight
-    from suite.conduct.planning.turns import start_of
-    from suite.conduct.running.state import states
-
     wanted = ("cuda" if work.is_for_gpus else "auto") if device is None else device
     machine, launcher = where.open(wanted, work.backends, planning=dry_run)
     if parallel > 1:

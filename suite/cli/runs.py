@@ -1,13 +1,22 @@
 """`suite runs`: list the runs of results folders, tag them, remove them."""
 
+import sys
+import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from suite.bundle.imported.store import is_run
+from suite.bundle.removing import removable
+from suite.bundle.removing import remove as remove_bundle
+from suite.bundle.tags import change_tags, check_tags, tags_of
 from suite.cli.exits import DONE, command
 from suite.cli.options.declare import argument, flag, option, runs_of_any_kind
 from suite.cli.options.reading import confirmed, print_json, without_collector
+from suite.report.formatting.numbers import counted
+from suite.report.listing import STATUSES, Wanted, ordered, read_listing
+from suite.spec.names import SAFE_ID, nearest
 from suite.spec.terminal import UsageError, note, printable, say
 from suite.spec.typed import moment_of
 
@@ -51,12 +60,6 @@ def list_runs(
 
     Times are UTC. What is shown is derived from the bundles, once, and kept; `suite verify` reads them anew.
     """
-    import sys
-    import time
-
-    from suite.report.listing import STATUSES, Wanted, ordered, read_listing
-    from suite.spec.names import nearest
-
     for word in status or []:
         if word not in STATUSES:
             raise UsageError(f"--status is one of {', '.join(STATUSES)}, not {word!r}{nearest(word, STATUSES)}")
@@ -111,8 +114,6 @@ def tag(
 
     Tags are kept beside the bundles, in .tags, so that neither a bundle nor its digest changes.
     """
-    from suite.bundle.tags import change_tags, check_tags, tags_of
-
     adding, removing = check_tags(add or ()), check_tags(remove or ())
     both = sorted(set(adding) & set(removing))
     if both:
@@ -139,10 +140,6 @@ def remove(
 
     Nothing is removed unless all of the runs can be. A report tells of repeats that are not there.
     """
-    from suite.bundle.removing import removable
-    from suite.bundle.removing import remove as remove_bundle
-    from suite.report.formatting.numbers import counted
-
     found = list({str(path): removable(path) for path in (_bundle(runs, each) for each in run)}.values())
     total = sum(one.bytes for one in found)
     if not as_json:
@@ -172,9 +169,6 @@ def _tell(done: int, total: int) -> None:
 
 def _bundle(root: Path, named: str) -> Path:
     """The bundle that somebody named: by its folder, or by the id of a run in the results folder."""
-    from suite.bundle.imported.store import is_run
-    from suite.spec.names import SAFE_ID
-
     for path in (root / named if SAFE_ID.fullmatch(named) else None, Path(named)):
         if path is not None and path.is_dir() and is_run(path):
             return path

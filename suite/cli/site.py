@@ -5,6 +5,7 @@ from pathlib import Path
 from suite.cli.exits import command
 from suite.cli.options.declare import argument, flag, option
 from suite.cli.options.reading import print_json, without_collector
+from suite.report.site.output import checked_url, write_site
 from suite.spec.terminal import note, say
 
 
@@ -26,8 +27,6 @@ def site(
 
     The same command again adds what is new.
     """
-    from suite.report.site.output import checked_url, write_site
-
     address = None if url is None else checked_url(url)
     with without_collector():
         done = write_site(folder, results or [], title, address)

@@ -1,15 +1,16 @@
 """`suite sizes`: the shapes on the ladders, with their exact parameter counts."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from suite.cli.exits import command
 from suite.cli.options.declare import flag, option
 from suite.cli.options.reading import print_json
 from suite.cli.saved_help import content_width
+from suite.spec.catalogue import find_ladder, find_size, ladders, presets
+from suite.spec.shape import Shape
 from suite.spec.terminal import say
-
-if TYPE_CHECKING:
-    from suite.spec.shape import Shape
+from suite.spec.width import terminal_columns, unbroken, wrapped
+from suite.theory.parameters import parameter_count
 
 
 @command
@@ -21,9 +22,6 @@ def sizes(
 
     Below them the presets of `suite run`, each a measurement of several sizes.
     """
-    from suite.spec.catalogue import find_ladder, find_size, ladders, presets
-    from suite.spec.width import terminal_columns, unbroken, wrapped
-
     chosen = {ladder: find_ladder(ladder)} if ladder else ladders()
     rows = {name: [_row(find_size(size)) for size in members] for name, members in chosen.items()}
     if as_json:
@@ -52,10 +50,8 @@ def sizes(
         say("\n".join(wrapped(unbroken(points) + " ranks", columns, "  ")))
 
 
-def _row(size: "Shape") -> dict[str, Any]:
+def _row(size: Shape) -> dict[str, Any]:
     """A shape's fields with its parameters, and with experts those that one token meets."""
-    from suite.theory.parameters import parameter_count
-
     count = parameter_count(size)
     active = {} if size.experts is None else {"active_parameters": count.active}
     return {**size.model_dump(mode="json"), "parameters": count.total, **active}

@@ -5,6 +5,7 @@ from pathlib import Path
 from suite.cli.exits import DONE, RUN_FAILED, command
 from suite.cli.options.declare import argument, flag, option, submitted_runs
 from suite.cli.options.reading import print_json
+from suite.conduct.cluster.standing import asked, chosen, standing
 from suite.spec.terminal import say
 
 
@@ -15,8 +16,6 @@ def status(
     as_json: bool = flag("print as JSON", "--json"),
 ) -> int:
     """Show how far each run is that a cluster was given, and why it waits. Exit 1 when one could not be asked."""
-    from suite.conduct.cluster.standing import asked, chosen, standing
-
     ask = standing if run and len(run) == 1 else asked
     rows = [ask(runs, submission) for submission in chosen(runs, run or [])]
     if as_json:

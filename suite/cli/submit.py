@@ -11,7 +11,9 @@ from suite.cli.exits import command
 from suite.cli.options.cluster import Nodes
 from suite.cli.options.declare import flag, option
 from suite.cli.options.fields import option_group, takes_groups
+from suite.cli.options.handing_over import dry, show_submitted, submit_all, write_files
 from suite.cli.options.reading import print_json
+from suite.cli.options.site import with_site
 from suite.cli.options.work import Work
 from suite.launch.cluster.registry import CLUSTER_LAUNCHERS, find_launcher
 from suite.spec.terminal import UsageError
@@ -58,9 +60,6 @@ def submission_of(name: str) -> Callable[..., int]:
         ),
         as_json: bool = flag("print the outcome as JSON", "--json"),
     ) -> int:
-        from suite.cli.options.handing_over import dry, show_submitted, submit_all, write_files
-        from suite.cli.options.site import with_site
-
         nodes = with_site(typed, work, nodes)
         launcher = nodes.launcher(kind, options)
         if output is not None:

@@ -5,6 +5,9 @@ from typing import Annotated
 
 import typer
 
+from suite.bundle.archive.index import archive_facts, archive_lines
+from suite.bundle.archive.opening import read_archive, unpack_archive, unpacked_name
+from suite.bundle.archive.signature import check
 from suite.cli.exits import DONE, GATE_NOT_MET, command
 from suite.cli.options.declare import argument, flag, option
 from suite.cli.options.reading import print_json
@@ -32,10 +35,6 @@ def unpack(
 
     With --allowed-signers nothing is unpacked that is not signed by one of them: exit 3.
     """
-    from suite.bundle.archive.index import archive_facts, archive_lines
-    from suite.bundle.archive.opening import read_archive, unpack_archive, unpacked_name
-    from suite.bundle.archive.signature import check
-
     target = output or unpacked_name(archive)
     with read_archive(archive) as reader:
         signature = check(reader.index_bytes, reader.signature, allowed_signers)

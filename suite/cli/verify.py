@@ -1,30 +1,29 @@
 """`suite verify`: derive records again, and say whether they and all else in the bundles fit together."""
 
-from __future__ import annotations
-
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from suite.bundle.archive.index import archive_facts, archive_lines
+from suite.bundle.archive.opening import Opened, opened
+from suite.bundle.archive.signature import Signature, check
+from suite.bundle.evidence import checked_digest, digest_of_all
+from suite.bundle.imported.record import MARK
+from suite.bundle.imported.store import ImportFolder, find_all, verify_import
+from suite.bundle.store import Bundle
+from suite.bundle.verify import Verification, verify_all
 from suite.cli.exits import BAD_USAGE, DONE, GATE_NOT_MET, command
 from suite.cli.options.declare import argument, flag, option
 from suite.cli.options.reading import print_json
 from suite.cli.unpack import AllowedSigners
 from suite.spec.terminal import UsageError, printable, say
+from suite.spec.width import terminal_columns, wrapped
+from suite.tune.check import StudyFile, verify_studies
 
-if TYPE_CHECKING:
-    from suite.bundle.archive.opening import Opened
-    from suite.bundle.archive.signature import Signature
-    from suite.bundle.imported.store import ImportFolder
-    from suite.bundle.store import Bundle
-    from suite.bundle.verify import Verification
-    from suite.tune.check import StudyFile
-
-    #: A bundle, another tool's log, or a study.
-    Run = Bundle | ImportFolder | StudyFile
-    Checked = tuple[Run, Verification]
+Run = Bundle | ImportFolder | StudyFile
+Checked = tuple[Run, Verification]
 
 #: As many as somebody reads: bundles of a status, lines of each, and bundles of which every one is told.
 _BUNDLES, _LINES, _ALL = 5, 4, 5
@@ -50,14 +49,6 @@ def verify(
     Exit 3 when a record differs, a bundle is inconsistent or an archive is not signed as it should be, 2 when a bundle
     or an archive is damaged.
     """
-    from suite.bundle.archive.index import archive_lines
-    from suite.bundle.archive.opening import opened
-    from suite.bundle.evidence import checked_digest
-    from suite.bundle.imported.store import find_all, verify_import
-    from suite.bundle.verify import verify_all
-    from suite.spec.width import terminal_columns, wrapped
-    from suite.tune.check import verify_studies
-
     wanted = None if digest is None else checked_digest(digest)
     with opened(bundles) as places:
         signatures = _signatures(places, allowed_signers)
@@ -95,8 +86,6 @@ def verify(
 
 def _signatures(places: Opened, allowed: Path | None) -> dict[str, Signature]:
     """Of each archive by its name. Raises UsageError where signers are named and nothing can be signed."""
-    from suite.bundle.archive.signature import check
-
     if allowed is not None and not places.archives:
         raise UsageError("--allowed-signers is for files of suite pack; a folder has no signature")
     return {each.name: check(each.index_bytes, each.signature, allowed) for each in places.archives}
@@ -104,8 +93,6 @@ def _signatures(places: Opened, allowed: Path | None) -> dict[str, Signature]:
 
 def _facts(bundle: Run, result: Verification, places: Opened, signatures: dict[str, Signature]) -> dict[str, Any]:
     """Of a bundle of an archive with what is known of that."""
-    from suite.bundle.archive.index import archive_facts
-
     facts = {"bundle": places.shown(str(bundle.path)), **result.model_dump(mode="json")}
     if mark := _mark(bundle):
         facts["mark"] = mark
@@ -140,9 +127,6 @@ def _details(checked: Sequence[Checked]) -> Iterator[str]:
 
 def _mark(bundle: Run) -> str:
     """What must be known of an import wherever it is named; empty for a bundle."""
-    from suite.bundle.imported.record import MARK
-    from suite.bundle.imported.store import ImportFolder
-
     return MARK if isinstance(bundle, ImportFolder) else ""
 
 
@@ -160,8 +144,6 @@ def _counts(counted: Sequence[tuple[str, int]]) -> str:
 
 def _whole(results: Sequence[Verification]) -> str | None:
     """The digest of all bundles together; null where one has none."""
-    from suite.bundle.evidence import digest_of_all
-
     digests = [result.digest for result in results if result.digest is not None]
     return digest_of_all(digests) if len(digests) == len(results) else None
 

@@ -1,29 +1,33 @@
 """Options of every command that renders or submits runs for a cluster: on which nodes, with which stack."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
+from suite.backends.registry import read_interpreters
+from suite.cli.options.check import refuse, warn
 from suite.cli.options.declare import flag, option
+from suite.cli.options.fields import option_of, settings_of
 from suite.cli.options.reading import Python, checked
 from suite.cli.options.work import Work
+from suite.conduct.cluster.machine import ClusterMachine, cluster_machine, plan_again, require_layout
+from suite.conduct.cluster.smoke import smoke_plan
+from suite.conduct.cluster.to_do import ToDo, prepare, to_do
+from suite.conduct.planning.machine import measured_with
+from suite.conduct.planning.plan import Plan, make_joint_plan
+from suite.conduct.planning.preflight import Preflight, preflight
+from suite.conduct.planning.request import Request
+from suite.conduct.running.rerun import read_manifest
+from suite.launch.cluster.launcher import ClusterLauncher, Document, NodeSetup
+from suite.launch.idle import REQUIRE_IDLE
+from suite.launch.job import Mount
+from suite.spec.manifest import Manifest
+from suite.spec.redaction import is_secret
 from suite.spec.terminal import UsageError, note
 from suite.spec.typed import counts, pairs
-
-if TYPE_CHECKING:
-    from suite.conduct.cluster.machine import ClusterMachine
-    from suite.conduct.cluster.to_do import ToDo
-    from suite.conduct.planning.plan import Plan
-    from suite.conduct.planning.preflight import Preflight
-    from suite.conduct.planning.request import Request
-    from suite.launch.cluster.launcher import ClusterLauncher, Document
-    from suite.launch.job import Mount
-    from suite.spec.manifest import Manifest
 
 DEFAULT_GPUS_PER_NODE = 8
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -73,9 +77,6 @@ class Nodes:
 
     def launcher(self, kind: type[ClusterLauncher], options: Any) -> ClusterLauncher:
         """A launcher of this kind with the user's options. Raises UsageError; its notes go to standard error."""
-        from suite.cli.options.fields import settings_of
-        from suite.launch.cluster.launcher import NodeSetup
-
         python = self.interpreter(kind.image_python)
         setup = NodeSetup(python=python, image=self.image, env=self.variables(), mounts=self.mounts())
         settings = settings_of(options, kind.options)
@@ -86,9 +87,6 @@ class Nodes:
 
     def look(self, work: Work, launcher: ClusterLauncher) -> tuple[Plan, Preflight]:
         """Every run that is asked for, and what is expected of it. Raises UsageError."""
-        from suite.conduct.planning.plan import make_joint_plan
-        from suite.conduct.planning.preflight import preflight
-
         if self.manifest is not None:
             return self._look_again(self.manifest, work, launcher)
         if work.stopping is not None:
@@ -106,11 +104,6 @@ class Nodes:
 
     def _look_again(self, path: Path, work: Work, launcher: ClusterLauncher) -> tuple[Plan, Preflight]:
         """The runs of a manifest that is measured once more. Raises UsageError for options that it speaks of."""
-        from suite.cli.options.fields import option_of
-        from suite.conduct.cluster.machine import plan_again, require_layout
-        from suite.conduct.planning.preflight import preflight
-        from suite.conduct.running.rerun import read_manifest
-
         given = [field.name for field in fields(work) if getattr(work, field.name) != field.default]
         extra = [option_of(name) for name in given if name not in ("repeats", "force", "price")]
         if extra:
@@ -130,9 +123,6 @@ class Nodes:
     def documents(self, work: Work, launcher: ClusterLauncher) -> tuple[list[Document], ToDo]:
         """What the scheduler takes for all runs that are still to be done. Raises UsageError, also for runs that are
         not expected to fit or to end in time. What is expected of the others goes to standard error."""
-        from suite.cli.options.check import refuse, warn
-        from suite.conduct.cluster.to_do import prepare, to_do
-
         plan, found = self.look(work, launcher)
         for entry in plan.skipped:
             note(f"not possible: {entry.backend} {entry.size} on {entry.ranks} ranks: {entry.reason}")
@@ -146,8 +136,6 @@ class Nodes:
 
     def smoke(self, work: Work, launcher: ClusterLauncher, manifests: Sequence[Manifest]) -> tuple[Manifest, ...]:
         """The short first runs before these, one for each backend. Raises UsageError."""
-        from suite.conduct.cluster.smoke import smoke_plan
-
         machine = self.machine(launcher)
         backends = work.backends
         memory = machine.device_memory_bytes
@@ -161,7 +149,7 @@ class Nodes:
     def _requests(self, work: Work, machine: ClusterMachine) -> tuple[Request, ...]:
         counts = self.counts
         if counts or self.gpus_per_node is not None or work.preset is None:
-            return work.over_nodes(machine, counts or (1,), self.ranks_per_node)
+            return work.requests(machine, (self.ranks_per_node,), counts or (1,))
         return work.requests(machine, ())
 
     @property
@@ -173,8 +161,6 @@ class Nodes:
         if self.image is not None:
             # the variable behind --python speaks of this machine
             return image_python
-        from suite.backends.registry import read_interpreters
-
         asked = read_interpreters(self.python or ())
         if asked.named:
             raise UsageError("a cluster's nodes have one interpreter for all: --python is PATH here, not NAME=PATH")
@@ -182,9 +168,6 @@ class Nodes:
 
     def machine(self, launcher: ClusterLauncher) -> ClusterMachine:
         """Raises UsageError."""
-        from suite.conduct.cluster.machine import cluster_machine
-        from suite.conduct.planning.machine import measured_with
-
         if self.device not in ("cpu", "cuda"):
             raise UsageError(f"--device of a cluster's nodes is cuda or cpu, not {self.device!r}")
         files = [Path(text) for text in self.stack or () if "=" not in text]
@@ -202,9 +185,6 @@ class Nodes:
 
     def variables(self) -> dict[str, str]:
         """What ``--env`` and ``--require-idle`` set. Raises UsageError for what is no variable, or a secret."""
-        from suite.launch.idle import REQUIRE_IDLE
-        from suite.spec.redaction import is_secret
-
         given = pairs("--env", self.env or ())
         for name in given:
             if not _VARIABLE.fullmatch(name):
@@ -218,8 +198,6 @@ class Nodes:
 
     def mounts(self) -> tuple[Mount, ...]:
         """What ``--mount`` shows to the ranks. Raises UsageError for what is no pair of absolute paths."""
-        from suite.launch.job import Mount
-
         found = []
         for text in self.mount or ():
             source, target, *mode = text.split(":")[:3] if text.count(":") in (1, 2) else ("", "")

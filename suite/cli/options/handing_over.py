@@ -1,16 +1,16 @@
 """What `suite submit` does with each document, or would do: shown as it happens."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from suite.bundle.record import Record
 from suite.cli.exits import DONE, RUN_FAILED
 from suite.cli.options.check import show_plan, still_to_do, warn
+from suite.cli.options.cluster import Nodes
 from suite.cli.options.reading import print_json
+from suite.cli.options.work import Work
 from suite.conduct.cluster.hand_over import hand_over, write_documents
 from suite.conduct.cluster.smoke import smoke_documents, smoke_root
 from suite.conduct.cluster.standing import collect_run, wait_until_over
@@ -20,13 +20,10 @@ from suite.conduct.running.state import states
 from suite.launch.cluster.launcher import ClusterLauncher, Document
 from suite.launch.cluster.submission import Submission
 from suite.launch.outcome import NEXT_STEPS
+from suite.report.facts.slow_network import CONVENTION, network_checks
 from suite.spec.base import UsageError, printable
 from suite.spec.manifest import Manifest
 from suite.spec.terminal import note, say
-
-if TYPE_CHECKING:
-    from suite.cli.options.cluster import Nodes
-    from suite.cli.options.work import Work
 
 #: documents of which a dry run shows every line
 _SHOWN = 12
@@ -162,8 +159,6 @@ def write_files(work: Work, nodes: Nodes, launcher: ClusterLauncher, output: Pat
 
 def tell_network(record: Record, show: Callable[[str], None]) -> list[dict[str, Any]]:
     """The network that a smoke run measured, to the user; what is slow of it is a warning. Also for the JSON."""
-    from suite.report.facts.slow_network import CONVENTION, network_checks
-
     checks = network_checks(record)
     if checks:
         show(f"    bus bandwidths: {CONVENTION}")

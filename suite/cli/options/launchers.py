@@ -3,24 +3,24 @@
 A new launcher of `suite run` is an entry of ``LAUNCHERS`` and, where it has options of its own, a base of ``Where``.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import typer
 
+from suite.backends.registry import read_interpreters
 from suite.cli.options.declare import flag, option, words
 from suite.cli.options.fields import option_group, option_of, settings_of
 from suite.cli.options.reading import Python
+from suite.conduct.planning.machine import Machine, look_at_machine, measured_with
 from suite.launch.docker.settings import DockerSettings
+from suite.launch.idle import REQUIRE_IDLE, busy_now, require_idle_cpus, require_idle_gpus
+from suite.launch.local import LocalLauncher, find_start
+from suite.launch.outcome import Launcher
+from suite.spec.names import nearest
 from suite.spec.terminal import UsageError, note
-
-if TYPE_CHECKING:
-    from suite.conduct.planning.machine import Machine
-    from suite.launch.outcome import Launcher
 
 #: `--device` of every command that measures on this machine
 Device = Annotated[
@@ -73,8 +73,6 @@ class Where(DockerOptions, LocalOptions, Choice):
 
     def open(self, device: str, backends: Sequence[str], planning: bool = False) -> tuple[Machine, Launcher]:
         """The machine as its launcher sees it, and the launcher. Raises UsageError when it cannot be used."""
-        from suite.spec.names import nearest
-
         chosen = LAUNCHERS.get(self.launcher)
         if chosen is None:
             known = " or ".join(LAUNCHERS)
@@ -85,7 +83,6 @@ class Where(DockerOptions, LocalOptions, Choice):
     def warn_if_busy(self, machine: Machine, launcher: Launcher) -> None:
         """One line on standard error about what else this host does, where it is the one that runs are started on."""
         from suite.cli.options.check import warn
-        from suite.launch.idle import busy_now
 
         runtime = getattr(launcher, "runtime", None)
         if self.require_idle or (runtime is not None and runtime.facts.remote):
@@ -108,11 +105,6 @@ class Where(DockerOptions, LocalOptions, Choice):
 
 
 def _open_local(where: Where, device: str, backends: Sequence[str], planning: bool) -> tuple[Machine, Launcher]:
-    from suite.backends.registry import read_interpreters
-    from suite.conduct.planning.machine import look_at_machine, measured_with
-    from suite.launch.idle import REQUIRE_IDLE
-    from suite.launch.local import LocalLauncher, find_start
-
     start = find_start(where.start)
     settings = settings_of(where, DockerSettings)
     ids = settings.gpu_ids
@@ -127,9 +119,7 @@ def _open_local(where: Where, device: str, backends: Sequence[str], planning: bo
 
 
 def _open_docker(where: Where, device: str, backends: Sequence[str], planning: bool) -> tuple[Machine, Launcher]:
-    from suite.backends.registry import read_interpreters
     from suite.conduct.running.containers import open_containers
-    from suite.launch.idle import REQUIRE_IDLE
 
     python = None
     if where.python:  # the variable names this machine's interpreter, not the images'
@@ -148,8 +138,6 @@ def _open_docker(where: Where, device: str, backends: Sequence[str], planning: b
 
 def _require_idle(where: Where, machine: Machine, planning: bool) -> None:
     """Raises UsageError where the devices of this host are to be free and are not; a plan is only looked at."""
-    from suite.launch.idle import require_idle_cpus, require_idle_gpus
-
     if where.require_idle and not planning:
         require_idle_gpus(machine.device_names) if machine.device == "cuda" else require_idle_cpus()
 

@@ -1,23 +1,21 @@
 """Options of every command that plans runs: what is measured, and for how long."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, ClassVar, cast
 
 from suite.cli.options.declare import flag, option
 from suite.cli.options.fields import LAYOUT, WORK, LayoutOptions, WorkloadOptions, layouts_asked, workload_changes
 from suite.cli.options.reading import checked, seconds
+from suite.conduct.planning.machine import Machine
+from suite.conduct.planning.request import GivenOptions, Request, cross_product, preset_requests, replaced
+from suite.spec.catalogue import Preset, find_device, find_preset
+from suite.spec.manifest import FEWEST_RUNS, Stopping
 from suite.spec.terminal import UsageError, note
 from suite.spec.typed import share
-
-if TYPE_CHECKING:
-    from suite.conduct.planning.machine import Machine
-    from suite.conduct.planning.request import Request
-    from suite.spec.catalogue import Preset
-    from suite.spec.manifest import Stopping
 
 Names = list[str] | None
 
@@ -106,7 +104,7 @@ class Work(LayoutOptions, WorkloadOptions, Measuring, What):
         preset = self._preset
         return ("deepspeed", "megatron") if preset is None else preset.backends
 
-    def installed(self, machine: Machine) -> Work:
+    def installed(self, machine: Machine) -> "Work":
         """This work on the backends that the machine has, where a preset compares those that are there and none was
         named; one line on standard error for each that is left out. Raises UsageError where none is left."""
         from suite.cli.options.check import warn
@@ -127,7 +125,7 @@ class Work(LayoutOptions, WorkloadOptions, Measuring, What):
             warn("note: ", f"left out: {line}")
         return replace(self, backend=there)
 
-    def in_environments(self, machine: Machine) -> Work:
+    def in_environments(self, machine: Machine) -> "Work":
         """This work on each environment of the backends, where several are compared."""
         seats = [seat for name in self.backends for seat in machine.environments(name)]
         return self if seats == [*self.backends] else replace(self, backend=seats)
@@ -135,60 +133,45 @@ class Work(LayoutOptions, WorkloadOptions, Measuring, What):
     @property
     def is_for_gpus(self) -> bool:
         """Whether a preset is named whose layouts are for a device of the catalogue; its twins for a CPU are not."""
-        from suite.spec.catalogue import find_device
-
         preset = self._preset
         return preset is not None and find_device(preset.written_for) is not None
 
-    def requests(self, machine: Machine, ranks: tuple[int, ...], nodes: int | None = None) -> tuple[Request, ...]:
-        """What is asked of a machine. Empty ``ranks`` and no ``nodes``: neither was given.
+    def requests(
+        self, machine: Machine, ranks: tuple[int, ...], nodes: Sequence[int | None] = (None,)
+    ) -> tuple[Request, ...]:
+        """What is asked of a machine; of a cluster, ``ranks`` on each of the numbers of nodes. Empty ``ranks`` and no
+        nodes: neither was given.
 
         Raises UsageError. Values of a preset that an option overrides are listed on standard error.
         """
-        requests, lines = self._asked(machine, ranks, nodes)
-        for line in lines:
-            note(line)
-        return requests
-
-    def over_nodes(self, machine: Machine, nodes: tuple[int, ...], ranks_per_node: int) -> tuple[Request, ...]:
-        """The same on each number of nodes."""
-        asked = [self._asked(machine, (count * ranks_per_node,), count) for count in nodes]
-        for line in dict.fromkeys(line for _, lines in asked for line in lines):
-            note(line)
-        return tuple(request for requests, _ in asked for request in requests)
-
-    def _asked(
-        self, machine: Machine, ranks: tuple[int, ...], nodes: int | None
-    ) -> tuple[tuple[Request, ...], list[str]]:
-        """The requests, and a line for each part of a preset that an option replaces."""
-        from suite.conduct.planning.request import GivenOptions, cross_product, preset_requests, replaced
-
         options = {
             "sizes": self.size or (),
             "ladder": self.ladder,
             "shape_files": self.shape or (),
-            "ranks": ranks,
-            "nodes": nodes,
             "workload": self.workload,
             "work": workload_changes(self),
             "track": self.track,
             "precision": self.dtype,
         }
-        given = checked(lambda: GivenOptions.model_validate(options))
-        common = self._common(machine)
-        asked = [{**common, "layout": layout} for layout in layouts_asked(self, self.layout or ())]
-        preset = self._preset
-        if preset is None:
-            usual = machine.usual_workload, machine.usual_precision
-            return tuple(checked(partial(cross_product, given, each, *usual)) for each in asked), []
-        found = [request for each in asked for request in checked(partial(preset_requests, preset, given, each))]
-        return tuple(found), list(dict.fromkeys(line for each in asked for line in replaced(preset, given, each)))
+        preset, common, usual = self._preset, self._common(machine), (machine.usual_workload, machine.usual_precision)
+        found: list[Request] = []
+        lines: dict[str, None] = {}
+        for count, layout in product(nodes, layouts_asked(self, self.layout or ())):
+            on = {"ranks": [(count or 1) * each for each in ranks], "nodes": count}
+            given = checked(partial(GivenOptions.model_validate, {**options, **on}))
+            asked = {**common, "layout": layout}
+            if preset is None:
+                found.append(checked(partial(cross_product, given, asked, *usual)))
+            else:
+                found += checked(partial(preset_requests, preset, given, asked))
+                lines |= dict.fromkeys(replaced(preset, given, asked))
+        for line in lines:
+            note(line)
+        return tuple(found)
 
     @property
     def stopping(self) -> Stopping | None:
         """The rule that adds runs, where a precision or a difference is asked for. Raises UsageError."""
-        from suite.spec.manifest import FEWEST_RUNS, Stopping
-
         if self.until is None and self.difference is None:
             if self.with_suspect:
                 raise UsageError("--with-suspect goes with --until 3% or --difference 5%")
@@ -207,8 +190,6 @@ class Work(LayoutOptions, WorkloadOptions, Measuring, What):
 
     @property
     def _preset(self) -> Preset | None:
-        from suite.spec.catalogue import find_preset
-
         return None if self.preset is None else find_preset(self.preset)
 
     def _common(self, machine: Machine) -> dict[str, Any]:
