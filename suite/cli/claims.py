@@ -7,7 +7,7 @@ from suite.claims.table import read_table
 from suite.cli.exits import DONE, GATE_NOT_MET, command
 from suite.cli.options.declare import argument, flag, option
 from suite.cli.options.reading import print_json, without_collector
-from suite.spec.terminal import UsageError, say
+from suite.spec.terminal import UsageError, say_lines
 
 
 @command
@@ -32,8 +32,7 @@ def check(
     if as_json:
         print_json(found.model_dump(mode="json"))
     else:
-        for line in claim_lines(found, most):
-            say(line)
+        say_lines(claim_lines(found, most))
     return GATE_NOT_MET if found.flags else DONE
 
 

@@ -25,7 +25,7 @@ from suite.planner.search.request import Wishes, manner_of, model_of, preset_of,
 from suite.planner.search.wishes import pauses_of, read_prices
 from suite.planner.show import fewest_text, plan_lines, text_lines
 from suite.planner.space import Manner as SampleManner
-from suite.spec.terminal import UsageError, say
+from suite.spec.terminal import UsageError, say, say_lines
 from suite.spec.width import terminal_columns
 from suite.tune.search import FROM_PLANNER
 
@@ -219,15 +219,12 @@ def _answer(
         plans.append({**result.model_dump(mode="json"), **extra})
     else:
         columns = terminal_columns()
-        for line in plan_lines(result, columns):
-            say(line)
+        say_lines(plan_lines(result, columns))
         if result.options and wanted.objective == "throughput" and len(use) == 1:
             first = [f"{one.label} (micro batch {one.micro_batch})" for one in result.options[:FROM_PLANNER]]
-            for line in text_lines(f"suite tune would try next after the stack's own: {'; '.join(first)}", columns):
-                say(line)
+            say_lines(text_lines(f"suite tune would try next after the stack's own: {'; '.join(first)}", columns))
         if wanted.min_devices:
-            for line in text_lines(fewest_text(result, fewest, extra["min_devices_without_offload"]), columns):
-                say(line)
+            say_lines(text_lines(fewest_text(result, fewest, extra["min_devices_without_offload"]), columns))
         for label, micro in extra.get("max_micro_batch", {}).items():
             say(f"largest micro batch {micro:>5}  {label}")
         say("")

@@ -6,7 +6,7 @@ from suite.cli.exits import command
 from suite.cli.options.declare import argument, flag, option
 from suite.cli.options.reading import print_json, without_collector
 from suite.report.site.output import checked_url, write_site
-from suite.spec.terminal import note, say
+from suite.spec.terminal import note, say_lines
 
 
 @command
@@ -33,7 +33,6 @@ def site(
     if as_json:
         print_json(done.as_json())
         return
-    for line in done.lines():
-        say(line)
+    say_lines(done.lines())
     for line in done.warnings():
         note(line)

@@ -9,7 +9,7 @@ from suite.cli.options.fields import takes_groups
 from suite.cli.options.launchers import HERE, Device, Where
 from suite.cli.options.reading import print_json, rank_counts, seconds
 from suite.cli.options.work import USUAL_WORK, Names, Work
-from suite.spec.terminal import UsageError, say
+from suite.spec.terminal import UsageError, say, say_lines
 
 
 @command
@@ -65,7 +65,6 @@ def tune(
     if as_json:
         print_json(course.study.model_dump(mode="json", by_alias=True))
         return DONE
-    for line in (*course.notes, *verdict_lines(course.study)):
-        say(line)
+    say_lines((*course.notes, *verdict_lines(course.study)))
     say(f"suite report {quote(str(runs))} -o report.md writes what each knob gave and how the searches went")
     return DONE

@@ -14,10 +14,10 @@ from suite.bundle.imported.record import MARK
 from suite.bundle.imported.store import ImportFolder, find_all, verify_import
 from suite.bundle.store import Bundle
 from suite.bundle.verify import Verification, verify_all
+from suite.cli.archives import AllowedSigners
 from suite.cli.exits import BAD_USAGE, DONE, GATE_NOT_MET, command
 from suite.cli.options.declare import argument, flag, option
 from suite.cli.options.reading import print_json
-from suite.cli.unpack import AllowedSigners
 from suite.spec.terminal import UsageError, printable, say
 from suite.spec.width import terminal_columns, wrapped
 from suite.tune.check import StudyFile, verify_studies

@@ -23,7 +23,7 @@ from suite.launch.outcome import NEXT_STEPS
 from suite.report.facts.slow_network import CONVENTION, network_checks
 from suite.spec.base import UsageError, printable
 from suite.spec.manifest import Manifest
-from suite.spec.terminal import note, say
+from suite.spec.terminal import note, say, say_lines
 
 #: documents of which a dry run shows every line
 _SHOWN = 12
@@ -152,8 +152,7 @@ def write_files(work: Work, nodes: Nodes, launcher: ClusterLauncher, output: Pat
         print_json({launcher.documents: rows, "files": [str(path) for path in paths], **others})
     elif printed:
         print(launcher.separator.join(document.text for document in documents), end="")
-    for line in launcher.by_hand(paths) if paths and not as_json else ():
-        say(line)
+    say_lines(launcher.by_hand(paths) if paths and not as_json else ())
     return DONE
 
 

@@ -17,7 +17,7 @@ from suite.planner.simulate.explain import best_simulated, lines, trace_of
 from suite.planner.simulate.iteration import Simulated
 from suite.planner.simulate.stragglers import measured
 from suite.spec.catalogue import Preset, PresetPoint
-from suite.spec.terminal import UsageError, say
+from suite.spec.terminal import UsageError, say_lines
 from suite.spec.width import terminal_columns
 
 Named = tuple[Preset, PresetPoint]
@@ -74,19 +74,16 @@ def search(
         return show_curves(questions[0], {"best": best}, counts, as_json)
     found = answer(asked, wishes)
     body: dict[str, Any] = {"search": {**found.model_dump(mode="json"), "met": found.met}}
-    for line in answer_lines(found, columns) if not as_json else ():
-        say(line)
+    say_lines(answer_lines(found, columns) if not as_json else ())
     if wanted.sensitivity:
         changes = sensitivity(asked, wishes, found)
         body["sensitivity"] = [change.model_dump(mode="json") for change in changes]
-        for line in sensitivity_lines(changes, columns) if not as_json else ():
-            say(line)
+        say_lines(sensitivity_lines(changes, columns) if not as_json else ())
     if (wanted.simulate or wanted.trace or wanted.stragglers) and found.options:
         slow = measured(wanted.stragglers) if wanted.stragglers else None
         simulated = best_simulated(asked, found, slow)
         body["simulated"] = {"seconds": simulated.seconds, "causes": simulated.causes}
-        for line in ("", *lines(simulated, found.options[0].seconds, slow, columns)) if not as_json else ():
-            say(line)
+        say_lines(("", *lines(simulated, found.options[0].seconds, slow, columns)) if not as_json else ())
         if wanted.trace is not None:
             _write_trace(simulated, wanted.trace)
     if as_json:
@@ -105,8 +102,7 @@ def show_curves(asked: Question, made: dict[str, list[CurvePoint]], counts: list
     """Scaling curves by backend, or of the best of them; the exit code."""
     if as_json:
         print_json({"curves": {name: [point.model_dump(mode="json") for point in some] for name, some in made.items()}})
-    for line in curves_lines(asked, made, counts, terminal_columns()) if not as_json else ():
-        say(line)
+    say_lines(curves_lines(asked, made, counts, terminal_columns()) if not as_json else ())
     return DONE
 
 
@@ -124,6 +120,5 @@ def checked_rows(files: list[Path], parameters: Parameters, as_json: bool) -> in
     if as_json:
         print_json(result.model_dump(mode="json"))
     else:
-        for line in check_lines(result):
-            say(line)
+        say_lines(check_lines(result))
     return DONE
