@@ -11,7 +11,7 @@ from suite.conduct.planning.prediction import Open
 from suite.spec.base import Frozen, Track, UsageError
 from suite.spec.catalogue import Preset, PresetPoint, find_device, find_ladder, find_size, find_workload
 from suite.spec.device import Precision
-from suite.spec.fields import Declared, Declaring, chosen, declared
+from suite.spec.fields import Declaring, Later, chosen, declared
 from suite.spec.layout import Layout, LayoutChoices
 from suite.spec.manifest import Limits, Measure, Stopping
 from suite.spec.names import nearest
@@ -33,7 +33,7 @@ class Request(Declaring):
     measure: Measure
     limits: Limits = Limits()
     repeats: int = Field(default=3, gt=0, le=1000)
-    stopping: Annotated[Stopping | None, Declared(written="when set")] = Field(
+    stopping: Annotated[Stopping | None, Later()] = Field(
         default=None, description="the rule by which rows get more runs; `repeats` are then its least"
     )
     track: Track = "equal-config"
