@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from suite.cli.exits import DONE, GATE_NOT_MET, command
 from suite.cli.options.declare import accelerators, argument, flag, option
 from suite.cli.options.fields import WorkloadOptions, takes_groups, workload_changes
-from suite.cli.options.plan_search import Named, Searched, checked_rows, search, show_curves
+from suite.cli.options.plan_search import Searched, checked_rows, search, show_curves
 from suite.cli.options.reading import checked, print_json, require_place
 from suite.planner.ask import (
     Question,
@@ -20,11 +20,10 @@ from suite.planner.ask import (
 )
 from suite.planner.calibrate import calibrated
 from suite.planner.curves import curves, look_at
-from suite.planner.parameters import Parameters, load_parameters
+from suite.planner.parameters import load_parameters
 from suite.planner.search.request import Wishes, manner_of, model_of, preset_of, work_of
 from suite.planner.search.wishes import pauses_of, read_prices
 from suite.planner.show import fewest_text, plan_lines, text_lines
-from suite.planner.space import Manner as SampleManner
 from suite.spec.terminal import UsageError, say, say_lines
 from suite.spec.width import terminal_columns
 from suite.tune.search import FROM_PLANNER
@@ -151,15 +150,19 @@ def plan(
     simulates = wanted.simulate or wanted.trace is not None or wanted.sensitivity or bool(wanted.stragglers)
     searches = wishes.any or named is not None or simulates
     generates = "vllm" if searches and not named else "hf"
-    point = named[1] if named else None
+    preset, point = named or (None, None)
     manner = manner_of(work.generation, generates, work.engine_sleep, work.packing, work.balance, point)
     cluster = cluster_of(place.gpus_per_node, place.nic, place.link)
-    backends = work.backend or (list(named[0].backends) if named else ["deepspeed", "megatron"])
+    backends = work.backend or (list(preset.backends) if preset else ["deepspeed", "megatron"])
     first = wishes.kinds[0] if wishes.kinds[0].lower() != "any" else USUAL_DEVICE
-    questions = [
-        _question(work, named, first, name, parameters, measured.calibrate, manner, cluster, searches)
-        for name in backends
-    ]
+    model = model_of(work.size, work.shape, point)
+    given: dict[str, Any] = {**workload_changes(work), "scaling": work.scaling}
+    if work.samples_per_iteration is not None:
+        given |= {"rollouts": work.samples_per_iteration, "scaling": "strong"}
+    done = checked(lambda: work_of(work.workload, preset, point, model, searches).changed(given))
+    questions = [question(model, done, first, name, parameters, manner, cluster, work.fp8) for name in backends]
+    if measured.calibrate is not None:
+        questions = [calibrated(asked, measured.calibrate) for asked in questions]
     if searches:
         if wanted.min_devices or wanted.max_batch:
             raise UsageError(
@@ -167,7 +170,12 @@ def plan(
             )
         return search(questions, wishes, work.generation, named, wanted, as_json)
     if wanted.scale is not None:
-        return _scale(questions, wanted.scale, as_json)
+        counts = device_range(wanted.scale)
+        made = {
+            asked.profile.name: curves(look_at(asked), counts, asked.workload, asked.hardware.name)
+            for asked in questions
+        }
+        return show_curves(questions[0], made, counts, as_json)
     plans: list[dict[str, Any]] = []
     fits = False
     for asked in questions:
@@ -175,28 +183,6 @@ def plan(
     if as_json:
         print_json({"plans": plans})
     return DONE if fits else GATE_NOT_MET
-
-
-def _question(
-    work: Work,
-    named: Named | None,
-    device: str,
-    backend: str,
-    parameters: Parameters,
-    calibrate: Path | None,
-    manner: SampleManner,
-    cluster: dict[str, Any],
-    searched: bool,
-) -> Question:
-    preset, point = named or (None, None)
-    model = model_of(work.size, work.shape, point)
-    own = work_of(work.workload, preset, point, model, searched)
-    given: dict[str, Any] = {**workload_changes(work), "scaling": work.scaling}
-    if work.samples_per_iteration is not None:
-        given |= {"rollouts": work.samples_per_iteration, "scaling": "strong"}
-    done = checked(lambda: own.changed(given))
-    asked = question(model, done, device, backend, parameters, manner, cluster, work.fp8)
-    return asked if calibrate is None else calibrated(asked, calibrate)
 
 
 def _answer(
@@ -229,11 +215,3 @@ def _answer(
             say(f"largest micro batch {micro:>5}  {label}")
         say("")
     return bool(result.options)
-
-
-def _scale(questions: list[Question], text: str, as_json: bool) -> int:
-    counts = device_range(text)
-    made = {
-        asked.profile.name: curves(look_at(asked), counts, asked.workload, asked.hardware.name) for asked in questions
-    }
-    return show_curves(questions[0], made, counts, as_json)

@@ -70,9 +70,9 @@ def submission_of(name: str) -> Callable[..., int]:
             return dry(work, nodes, launcher, smoke, as_json)
         # where nothing is waited for, the JSON itself comes at once
         done = submit_all(work, nodes, launcher, smoke, waiting.detach, as_json, quiet=as_json and not kind.waits)
-        if as_json and done.body is not None:
-            print_json(done.body)
-        elif not as_json:
+        if as_json and not done.is_refused:
+            print_json(done.document())
+        elif not done.is_refused:
             show_submitted(done, nodes, waiting.detach)
         return done.code
 
