@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from suite.cli.exits import DONE, GATE_NOT_MET, command
-from suite.cli.options.declare import accelerators, argument, flag, option
+from suite.cli.options.declare import accelerators, argument, flag, group, option
 from suite.cli.options.fields import WorkloadOptions, takes_groups, workload_changes
 from suite.cli.options.plan_search import Searched, checked_rows, search, show_curves
 from suite.cli.options.reading import checked, print_json, require_place
@@ -32,11 +32,9 @@ Paths = list[Path] | None
 USUAL_DEVICE = "A100-SXM-80GB"
 
 
-@dataclass(frozen=True)
+@group("Work")
 class What:
     """What is planned, by its name."""
-
-    HEADING: ClassVar = "Work"
 
     size: str | None = option("model size (see `suite sizes`)")
     shape: Path | None = option("shape file: YAML, or a Hugging Face config.json")
@@ -51,11 +49,9 @@ class What:
     scaling: str = option("weak (samples per device fixed) or strong (in all)", "weak")
 
 
-@dataclass(frozen=True)
+@group("Work")
 class Manner:
     """How samples are generated and put into batches."""
-
-    HEADING: ClassVar = "Work"
 
     generation: str | None = option(
         "the training stack's own loop, or vLLM [default: hf; vllm where a placement is searched]", metavar="hf|vllm"
@@ -71,11 +67,9 @@ class Work(Manner, WorkloadOptions, What):
     """All that says what is planned; the fields of the workload follow from their declarations."""
 
 
-@dataclass(frozen=True)
+@group("Where it runs")
 class Place:
     """The devices, and what joins them."""
-
-    HEADING: ClassVar = "Where it runs"
 
     device: list[str] | None = option(
         "accelerator of the catalogue, e.g. H100-SXM-80GB; H100 is enough; repeat, or any, to compare "
@@ -94,27 +88,23 @@ class Place:
     )
 
 
-@dataclass(frozen=True)
+@group("Check and calibrate")
 class Measured:
     """Measurements beside predictions."""
-
-    HEADING: ClassVar = "Check and calibrate"
 
     check: Paths = option("compare predictions with the published rows in this file or folder; repeat")
     calibrate: Path | None = option("correct predictions by the runs in this folder")
 
 
-USUAL_WORK, USUAL_PLACE, ALL_THAT_FIT, ALONE = Work(), Place(), Searched(), Measured()
-
-
 @command
 @takes_groups
 def plan(
+    *,
     files: Paths = argument("with --check: more files or folders in the published format", None, metavar="FILE"),
-    work: Work = USUAL_WORK,
-    place: Place = USUAL_PLACE,
-    wanted: Searched = ALL_THAT_FIT,
-    measured: Measured = ALONE,
+    work: Work,
+    place: Place,
+    wanted: Searched,
+    measured: Measured,
     as_json: bool = flag("print as JSON", "--json"),
 ) -> int:
     """Predict memory, time and cost of layouts before any run: all that fit, best first, and what is missing elsewhere.

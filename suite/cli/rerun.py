@@ -9,7 +9,7 @@ from suite.bundle.store import Bundle
 from suite.cli.exits import DONE, GATE_NOT_MET, INTERRUPTED, RUN_FAILED, command
 from suite.cli.options.declare import argument, flag, option
 from suite.cli.options.fields import in_groups, takes_groups
-from suite.cli.options.launchers import HERE, Where
+from suite.cli.options.launchers import Where
 from suite.cli.options.reading import confirmed, print_json, unpacked_path
 from suite.conduct.planning.machine import Machine, require_same_variables
 from suite.conduct.planning.plan import Plan
@@ -43,6 +43,7 @@ _MOST_RUNS, _LEAST_RUNS = 30, 4
 @command
 @takes_groups
 def rerun(
+    *,
     manifest: Path = argument("a bundle, its manifest.json, or FILE.suite.zip:RUN of suite pack"),
     submit_option: list[str] | None = argument(
         "with --launcher slurm or kubernetes: options of suite submit", None, metavar="[-- OPTION...]"
@@ -59,7 +60,7 @@ def rerun(
     with_suspect: bool = flag("runs that something disturbed count too, as on a shared machine"),
     yes: bool = flag("run it without asking, although you did not record it on this machine"),
     runs: Path = option("results folder for the new runs", Path("runs")),
-    where: Where = HERE,
+    where: Where,
     force: bool = flag("allow more CPU ranks than cores", panel="Where it runs"),
     as_json: bool = flag("print verdict, differences and new records as JSON", "--json"),
 ) -> int:

@@ -1,19 +1,17 @@
 """`suite run`: measure a cross product of backends, sizes, ranks and layouts."""
 
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import ClassVar
 
 import typer
 
 from suite.cli.exits import DONE, INTERRUPTED, RUN_FAILED, command
 from suite.cli.options.check import refuse, show_plan, still_to_do, tell_of_turns, turning_here, warn
-from suite.cli.options.declare import argument, flag, option
+from suite.cli.options.declare import argument, flag, group, option
 from suite.cli.options.fields import takes_groups
-from suite.cli.options.launchers import HERE, Device, Where
+from suite.cli.options.launchers import Device, Where
 from suite.cli.options.reading import print_json, rank_counts, seconds
-from suite.cli.options.work import USUAL_WORK, Names, Work
+from suite.cli.options.work import Names, Work
 from suite.conduct.planning.machine import require_other_stacks
 from suite.conduct.planning.plan import make_joint_plan
 from suite.conduct.planning.preflight import preflight
@@ -22,11 +20,9 @@ from suite.conduct.running.state import states
 from suite.spec.terminal import UsageError
 
 
-@dataclass(frozen=True)
+@group("Measuring")
 class Session:
     """How this command works through its plan."""
-
-    HEADING: ClassVar = "Measuring"
 
     turns: str | None = option(
         "rows of one size are started together and run an iteration each in turn while the others wait, or "
@@ -43,24 +39,22 @@ class Session:
     retry_failed: bool = option("run again what failed before", False)
 
 
-AS_USUAL = Session()
-
-
 @command
 @takes_groups
 def run(
+    *,
     context: typer.Context,
     options_file: Path | None = argument(
         "YAML file with options by their names, as size: [1.3B, 6.7B]", None, metavar="FILE"
     ),
-    work: Work = USUAL_WORK,
+    work: Work,
     ranks: Names = option(
         "number of ranks, or all; repeat for several [default: 1]", envvar="SUITE_RANKS", panel="Work"
     ),
     device: Device = None,
-    session: Session = AS_USUAL,
+    session: Session,
     runs: Path = option("results folder", Path("runs")),
-    where: Where = HERE,
+    where: Where,
     parallel: int = option(
         "docker: so many runs at once, on devices of their own; their timings may interfere",
         1,

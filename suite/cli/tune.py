@@ -6,23 +6,24 @@ from shlex import quote
 from suite.cli.exits import DONE, INTERRUPTED, command
 from suite.cli.options.declare import flag, option
 from suite.cli.options.fields import takes_groups
-from suite.cli.options.launchers import HERE, Device, Where
+from suite.cli.options.launchers import Device, Where
 from suite.cli.options.reading import print_json, rank_counts, seconds
-from suite.cli.options.work import USUAL_WORK, Names, Work
+from suite.cli.options.work import Names, Work
 from suite.spec.terminal import UsageError, say, say_lines
 
 
 @command
 @takes_groups
 def tune(
-    work: Work = USUAL_WORK,
+    *,
+    work: Work,
     ranks: str | None = option("number of ranks, or all", panel="Work"),
     device: Device = None,
     budget: str = option("seconds of each backend's trials on each of its devices", "30m", panel="Measuring"),
     knob: Names = option("turn this knob alone; repeat for several [default: all that a stack has]"),
     starts: int = option("starts in which the winners are measured again", 3, min=2, panel="Measuring"),
     runs: Path = option("folder of the study", Path("tuned"), panel="Output"),
-    where: Where = HERE,
+    where: Where,
     as_json: bool = flag("print the study and its answer as JSON", "--json", panel="Output"),
 ) -> int:
     """Search each backend's own layouts and knobs under equal budgets, and measure the winners again in turns.

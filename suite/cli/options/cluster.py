@@ -3,13 +3,13 @@
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from suite.backends.registry import read_interpreters
 from suite.cli.options.check import refuse, warn
-from suite.cli.options.declare import flag, option
+from suite.cli.options.declare import flag, group, option
 from suite.cli.options.fields import option_of, settings_of
 from suite.cli.options.reading import Python, checked
 from suite.cli.options.work import Work
@@ -35,11 +35,9 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NO_SECRETS = frozenset(("NCCL_IB_PKEY", "TOKENIZERS_PARALLELISM"))
 
 
-@dataclass(frozen=True)
+@group("Nodes")
 class Nodes:
     """The cluster's side of a plan."""
-
-    HEADING: ClassVar = "Nodes"
 
     nodes: list[str] | None = option(
         "nodes of each run; 1,2,4 or repeated: a run on each [default: 1, or the preset's]", metavar="N"

@@ -3,12 +3,14 @@ what the shell offers as values, the names in the catalogues and runs that were 
 
 import inspect
 from collections.abc import Callable, Iterable
-from dataclasses import Field, field
+from dataclasses import Field, dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar, dataclass_transform
 
 import typer
+
+Options = TypeVar("Options")
 
 
 def option(help: str, default: Any = None, *names: str, panel: str | None = None, **facts: Any) -> Any:
@@ -26,6 +28,17 @@ def flag(help: str, *names: str, panel: str | None = None) -> Any:
 def argument(help: str, default: Any = ..., **facts: Any) -> Any:
     """What stands without a name; without a default it has to be given."""
     return _declared(default, typer.Argument(help=help, **facts))
+
+
+@dataclass_transform(frozen_default=True)
+def group(heading: str) -> Callable[[type[Options]], type[Options]]:
+    """A class whose fields are options that commands share, under this heading of help unless they have their own."""
+
+    def made(kind: type[Options]) -> type[Options]:
+        kind.HEADING = heading  # type: ignore[attr-defined]
+        return dataclass(frozen=True)(kind)
+
+    return made
 
 
 def _declared(default: Any, info: Any, is_named: bool = True) -> Any:

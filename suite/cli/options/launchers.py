@@ -6,12 +6,12 @@ A new launcher of `suite run` is an entry of ``LAUNCHERS`` and, where it has opt
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
 from suite.backends.registry import read_interpreters
-from suite.cli.options.declare import flag, option, words
+from suite.cli.options.declare import flag, group, option, words
 from suite.cli.options.fields import option_group, option_of, settings_of
 from suite.cli.options.reading import Python
 from suite.conduct.planning.machine import Machine, look_at_machine, measured_with
@@ -36,11 +36,9 @@ Device = Annotated[
 LOCAL = "local"
 
 
-@dataclass(frozen=True)
+@group("Where it runs")
 class Choice:
     """Which launcher starts the runs, and the interpreter that holds the stack."""
-
-    HEADING: ClassVar = "Where it runs"
 
     launcher: str = option(
         "local, or docker: a container for each run; of suite rerun also slurm and kubernetes",
@@ -50,11 +48,9 @@ class Choice:
     require_idle: bool = flag("refuse to measure where something else uses the GPUs or CPUs")
 
 
-@dataclass(frozen=True)
+@group("Where it runs")
 class LocalOptions:
     """How ranks of this machine are started."""
-
-    HEADING: ClassVar = "Where it runs"
 
     start: str = option(
         "local: each rank imports its stack (spawn), or is forked from a process that has it imported (fork; "
@@ -157,7 +153,6 @@ LAUNCHERS = {
     LOCAL: RunLauncher(_open_local, LocalOptions, shared=("gpu_ids", "env")),
     "docker": RunLauncher(_open_docker, DockerOptions),
 }
-HERE = Where()
 
 
 def _option_names(launcher: RunLauncher) -> list[str]:

@@ -1,12 +1,11 @@
 """`suite plan` where placements are searched: the answer, its scaling curves, what a simulation says of the best."""
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from suite.cli.exits import DONE, GATE_NOT_MET
-from suite.cli.options.declare import flag, option
+from suite.cli.options.declare import flag, group, option
 from suite.cli.options.reading import print_json
 from suite.planner.ask import Question, device_range
 from suite.planner.curves import CurvePoint, curves
@@ -23,11 +22,9 @@ from suite.spec.width import terminal_columns
 Named = tuple[Preset, PresetPoint]
 
 
-@dataclass(frozen=True)
+@group("Search")
 class Searched:
     """What is looked for among layouts and placements."""
-
-    HEADING: ClassVar = "Search"
 
     placement: str | None = option(
         "search where vLLM stands too: on the devices that train, on others, or whichever is better",

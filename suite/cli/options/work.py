@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
-from suite.cli.options.declare import flag, option
+from suite.cli.options.declare import flag, group, option
 from suite.cli.options.fields import LAYOUT, WORK, LayoutOptions, WorkloadOptions, layouts_asked, workload_changes
 from suite.cli.options.reading import checked, seconds
 from suite.conduct.planning.machine import Machine
@@ -20,11 +20,9 @@ from suite.spec.typed import share
 Names = list[str] | None
 
 
-@dataclass(frozen=True)
+@group(WORK)
 class What:
     """What is measured; the fields of workload and layout follow from their declarations."""
-
-    HEADING: ClassVar = WORK
 
     preset: str | None = option(
         "a whole measurement, such as ladder or grpo-8b (`suite sizes`); other options override the preset's",
@@ -45,11 +43,9 @@ class What:
     )
 
 
-@dataclass(frozen=True)
+@group("Measuring")
 class Measuring:
     """How it is measured and for how long."""
-
-    HEADING: ClassVar = "Measuring"
 
     dtype: str | None = option("what ranks compute in [default: bf16 on cuda, fp32 on cpu]")
     until: str | None = option(
@@ -226,6 +222,3 @@ class Work(LayoutOptions, WorkloadOptions, Measuring, What):
                 "seen; give a shorter one"
             )
         return {"run_seconds": run, "silence_seconds": silence}
-
-
-USUAL_WORK = Work()

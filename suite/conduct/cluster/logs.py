@@ -81,7 +81,7 @@ def submitted(root: Path) -> list[str]:
         return []
 
 
-def follow_log(log: Log, lines: int, follow: bool, show: Show, tell: Tell, poll_seconds: float = POLL_SECONDS) -> None:
+def follow_log(log: Log, lines: int, follow: bool, show: Show, tell: Tell) -> None:
     """Show the last lines, and with ``follow`` what comes until the run is over. Raises UsageError."""
     place: dict[str, Any] = {}
     before = ""
@@ -95,7 +95,7 @@ def follow_log(log: Log, lines: int, follow: bool, show: Show, tell: Tell, poll_
             show(stream, found)
         if not (follow and more):
             return
-        time.sleep(poll_seconds)
+        time.sleep(POLL_SECONDS)
 
 
 def _natural(path: Path) -> tuple[str, int, str]:
