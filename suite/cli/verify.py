@@ -57,7 +57,9 @@ def verify(
             raise UsageError(f"no bundle in {', '.join(str(path) for path in bundles)}")
         checked: list[Checked] = [*verify_all(found, frozenset(places.folders))]
         checked += [(each, verify_import(each)) for each in imports]
-        whole = _whole([result for _, result in checked])
+        digests = [result.digest for _, result in checked if result.digest is not None]
+        # null where one has none
+        whole = digest_of_all(digests) if len(digests) == len(checked) else None
         studies = verify_studies(places.folders)
         if as_json:
             print_json([_facts(bundle, result, places, signatures) for bundle, result in (*checked, *studies)])
@@ -134,18 +136,9 @@ def _summary(results: Sequence[Verification], one: str, several: str) -> str:
     """How many bundles, or studies, of each status, and how often each finding."""
     statuses = Counter(result.status for result in results).most_common()
     names = Counter(finding.name for result in results for finding in result.findings).most_common()
-    text = f"{len(results)} {one if len(results) == 1 else several}: {_counts(statuses)}"
-    return f"{text}; findings: {_counts(names)}" if names else text
-
-
-def _counts(counted: Sequence[tuple[str, int]]) -> str:
-    return ", ".join(f"{count} {name}" for name, count in counted)
-
-
-def _whole(results: Sequence[Verification]) -> str | None:
-    """The digest of all bundles together; null where one has none."""
-    digests = [result.digest for result in results if result.digest is not None]
-    return digest_of_all(digests) if len(digests) == len(results) else None
+    counts = [", ".join(f"{count} {name}" for name, count in each) for each in (statuses, names)]
+    text = f"{len(results)} {one if len(results) == 1 else several}: {counts[0]}"
+    return f"{text}; findings: {counts[1]}" if names else text
 
 
 def _digest_line(whole: str | None, wanted: str | None) -> str:

@@ -108,7 +108,7 @@ def cluster_machine(
     """``gpu``: a device of the catalogue, by name or by enough of its words. ``stack_file``: what the image holds, as
     `suite images stack` writes it; beside an image file it is found. Raises UsageError for an unknown device, and for
     files that cannot be read or do not belong together."""
-    found = None if gpu is None else known_device(gpu)
+    found = None if gpu is None else find_device(gpu) or _meant(gpu)
     image_name = None if image is None else content_name(image)
     return ClusterMachine(
         python=python,
@@ -136,14 +136,11 @@ def _told(image: str | None, name: str | None, given: Path | None) -> Mapping[st
     return None if found is None else found.packages
 
 
-def known_device(name: str) -> Device:
-    """The device that a user means. Raises UsageError where there is none, or several."""
-    found = find_device(name)
-    if found is None:
-        from suite.planner.ask import named_device
+def _meant(name: str) -> Device:
+    """The device by enough of its words. Raises UsageError where there is none, or several."""
+    from suite.planner.ask import named_device
 
-        found, _ = named_device(name)
-    return found
+    return named_device(name)[0]
 
 
 @lru_cache(maxsize=None)
