@@ -2,9 +2,6 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from suite.backends.registry import read_interpreters
 from suite.bundle.files import replace_atomically
@@ -26,12 +23,9 @@ from suite.spec.terminal import UsageError, say
 from suite.spec.typed import pairs
 from suite.spec.version import suite_version
 
-AsJson = Annotated[bool, typer.Option("--json", help="print as JSON")]
-Checkout = Annotated[Path | None, typer.Option("--project", help="checkout of the suite [default: this one]")]
-
 
 @command
-def list_images(as_json: AsJson = False) -> None:
+def list_images(as_json: bool = flag("print as JSON", "--json")) -> None:
     """List the images of the catalogue, their bases, and which are here already. Works without a container runtime."""
     api, why = None, None
     try:
@@ -56,8 +50,8 @@ def build(
     tag: str | None = option("name of the image [default: suite-NAME:VERSION]"),
     build_arg: list[str] | None = option("further build argument; repeat for several"),
     no_cache: bool = flag("do not use the container runtime's build cache"),
-    checkout: Checkout = None,
-    as_json: AsJson = False,
+    checkout: Path | None = option("checkout of the suite [default: this one]", None, "--project"),
+    as_json: bool = flag("print as JSON", "--json"),
 ) -> int:
     """Build an image from this checkout."""
     image = find_image(name)
@@ -81,8 +75,8 @@ def build(
 @command
 def wheelhouse(
     name: str = argument("image of the catalogue that has a CPU build", "engines"),
-    checkout: Checkout = None,
-    as_json: AsJson = False,
+    checkout: Path | None = option("checkout of the suite [default: this one]", None, "--project"),
+    as_json: bool = flag("print as JSON", "--json"),
 ) -> None:
     """Download what a CPU build of an image needs into build/image, so that the build needs no network."""
     folder = fill_wheelhouse(Project.of(checkout), find_image(name))
@@ -97,8 +91,8 @@ def wheelhouse(
 def lock(
     names: list[str] | None = argument("images whose base images are looked up [default: all]", None, metavar="NAME"),
     update: bool = flag("write the new digests into the catalogue and the Dockerfiles"),
-    checkout: Checkout = None,
-    as_json: AsJson = False,
+    checkout: Path | None = option("checkout of the suite [default: this one]", None, "--project"),
+    as_json: bool = flag("print as JSON", "--json"),
 ) -> int:
     """Look up the current digests of the base images in their registries.
 
@@ -126,8 +120,8 @@ def check(
     name: str = argument("image of the catalogue (see `suite images list`)"),
     image: str | None = option("tag or id to look at [default: suite-NAME:VERSION]"),
     sbom: Path | None = option("also copy the image's SBOM (list of components) to this file"),
-    checkout: Checkout = None,
-    as_json: AsJson = False,
+    checkout: Path | None = option("checkout of the suite [default: this one]", None, "--project"),
+    as_json: bool = flag("print as JSON", "--json"),
 ) -> int:
     """Compare what an image contains with its lock files and labels. Exit 3 when something differs."""
     require_place("--sbom", sbom)

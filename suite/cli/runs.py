@@ -3,9 +3,6 @@
 import sys
 import time
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from suite.bundle.imported.store import is_run
 from suite.bundle.removing import removable
@@ -22,12 +19,6 @@ from suite.spec.typed import moment_of
 
 #: Runs that a terminal shows unless told otherwise.
 _ON_A_TERMINAL = 40
-
-Folder = Annotated[Path, typer.Option("--runs", help="results folder in which runs are looked for by their ids")]
-Runs = Annotated[
-    list[str],
-    typer.Argument(metavar="RUN", help="run ids, or bundles' folders", autocompletion=runs_of_any_kind),
-]
 
 
 @command
@@ -104,10 +95,10 @@ def list_runs(
 
 @command
 def tag(
-    run: Runs,
+    run: list[str] = argument("run ids, or bundles' folders", metavar="RUN", autocompletion=runs_of_any_kind),
     add: list[str] | None = option("give it; can be repeated", metavar="TAG"),
     remove: list[str] | None = option("take it; can be repeated", metavar="TAG"),
-    runs: Folder = Path("runs"),
+    runs: Path = option("results folder in which runs are looked for by their ids", Path("runs")),
     as_json: bool = flag("print as JSON", "--json"),
 ) -> int:
     """Give runs tags, take tags from them, or show the tags they have.
@@ -131,8 +122,8 @@ def tag(
 
 @command
 def remove(
-    run: Runs,
-    runs: Folder = Path("runs"),
+    run: list[str] = argument("run ids, or bundles' folders", metavar="RUN", autocompletion=runs_of_any_kind),
+    runs: Path = option("results folder in which runs are looked for by their ids", Path("runs")),
     yes: bool = flag("do not ask", "--yes", "-y"),
     as_json: bool = flag("print as JSON; removes only with --yes", "--json"),
 ) -> int:
