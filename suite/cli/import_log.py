@@ -1,5 +1,6 @@
 """`suite import`: another tool's step log as a row that says it was not measured here."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
@@ -8,27 +9,36 @@ from suite.bundle.imported.store import import_log as imported
 from suite.bundle.imported.timers import Tool
 from suite.cli.exits import command
 from suite.cli.options.declare import argument, flag, option
+from suite.cli.options.fields import takes_groups
 from suite.cli.options.reading import checked, print_json
 from suite.report.formatting.numbers import counted, number
 from suite.spec.names import nearest
-from suite.spec.terminal import UsageError, printable, say
-from suite.spec.terminal import note as tell_note
+from suite.spec.terminal import UsageError, note, printable, say
+
+
+@dataclass(frozen=True)
+class What:
+    """What a log does not say of its run."""
+
+    model: str = option("what was trained", ..., metavar="NAME")
+    devices: int = option("how many devices the run had in all", ..., min=1, metavar="N")
+    device: str | None = option("what they are", metavar="NAME")
+    algorithm: str | None = option("as ppo or grpo", metavar="NAME")
+    samples: int | None = option("of one step, where the log does not tell them", min=1, metavar="N")
+    prompt_tokens: float | None = option("of one sample, mean, where the log does not tell them", metavar="N")
+    response_tokens: float | None = option("of one sample, mean, where the log does not tell them", metavar="N")
+    tool_version: str | None = option("of the tool", metavar="VERSION")
+    source: str | None = option("where the log was published", metavar="WHERE")
+    note: str | None = option("what else a reader must know", metavar="NOTE")
 
 
 @command
+@takes_groups
 def import_log(
+    *,
     log: Path = argument("the log as it was published: a console's output, or a tracker's JSON"),
     tool: str = option("the tool that wrote it", ..., "--from", metavar="verl|nemo-rl|skyrl|areal"),
-    model: str = option("what was trained", ..., metavar="NAME"),
-    devices: int = option("how many devices the run had in all", ..., min=1, metavar="N"),
-    device: str | None = option("what they are", metavar="NAME"),
-    algorithm: str | None = option("as ppo or grpo", metavar="NAME"),
-    samples: int | None = option("of one step, where the log does not tell them", min=1, metavar="N"),
-    prompt_tokens: float | None = option("of one sample, mean, where the log does not tell them", metavar="N"),
-    response_tokens: float | None = option("of one sample, mean, where the log does not tell them", metavar="N"),
-    tool_version: str | None = option("of the tool", metavar="VERSION"),
-    source: str | None = option("where the log was published", metavar="WHERE"),
-    note: str | None = option("what else a reader must know", metavar="NOTE"),
+    what: What,
     warmup: int = option("steps to leave out at the start", 0, min=0, metavar="N"),
     runs: Path = option("results folder to put it into", Path("runs"), "--runs", "-o"),
     as_json: bool = flag("print the record as JSON", "--json"),
@@ -45,20 +55,7 @@ def import_log(
     chosen = next((each for each in tools if each == tool), None)
     if chosen is None:
         raise UsageError(f"--from is one of {', '.join(tools)}, not {tool!r}{nearest(tool, tools)}")
-    told: Told = checked(
-        lambda: Told(
-            model=model,
-            devices=devices,
-            device=device,
-            algorithm=algorithm,
-            samples=samples,
-            prompt_tokens=prompt_tokens,
-            response_tokens=response_tokens,
-            tool_version=tool_version,
-            source=source,
-            note=note,
-        )
-    )
+    told: Told = checked(lambda: Told(**vars(what)))
     made = imported(log, chosen, told, warmup, runs)
     record = made.derived()
     if as_json:
@@ -74,4 +71,4 @@ def import_log(
     missing = "the log tells no work: --samples, --prompt-tokens and --response-tokens do"
     say(f"as {chosen} told it: {shown}" if shown else missing)
     for line in record.notes:
-        tell_note(printable(line))
+        note(printable(line))
