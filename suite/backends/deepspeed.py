@@ -74,7 +74,7 @@ class DeepSpeed(base.OnDeepSpeed):
             errors.append("the deepspeed backend is data parallel only: tensor and pipeline parallel must be 1")
         return errors
 
-    def versions_errors(self, workload: Workload, versions: Mapping[str, str]) -> list[str]:
+    def versions_errors(self, workload: Workload, layout: Layout, versions: Mapping[str, str]) -> list[str]:
         """The same for all work; nothing where no version is known."""
         found = versions.get("transformers")
         if found is None or int(found.split(".")[0]) >= OLDEST_TRANSFORMERS:

@@ -12,7 +12,7 @@ from suite.spec.workload import Workload
 _DEGREES = [1, 2, 4, 8, 16]
 
 
-class Megatron(base.OwnBackend):
+class Megatron(base.BackendDriver):
     """Tensor, pipeline, sequence and data parallel with a distributed optimizer."""
 
     name = "megatron"
@@ -99,7 +99,7 @@ class Megatron(base.OwnBackend):
             errors.append("native kernels are for bf16 and fp16: Transformer Engine's fused attention has no fp32")
         return errors
 
-    def layout_versions_errors(self, layout: Layout, versions: Mapping[str, str]) -> list[str]:
+    def versions_errors(self, workload: Workload, layout: Layout, versions: Mapping[str, str]) -> list[str]:
         """Native kernels need a package that torch ones do without."""
         if layout.kernels == "torch" or "transformer-engine" in versions or "megatron-core" not in versions:
             return []

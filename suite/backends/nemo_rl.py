@@ -13,7 +13,6 @@ class NemoRl(OneVersion):
     """Its GRPO example on its DTensor policy (FSDP2) and vLLM, on the same devices in turn, on one node."""
 
     name = "nemo-rl"
-    image = "nemo-rl"
     summary = "NeMo-RL's own GRPO trainer on FSDP2 and vLLM, timed by its own log"
     #: What `suite backends`, `suite doctor`, the report and the documentation say of it.
     experimental = "never run"

@@ -67,9 +67,11 @@ class OpenRlhf(base.OneVersion, base.OnDeepSpeed):
             )
         return errors
 
-    def layout_versions_errors(self, layout: Layout, versions: Mapping[str, str]) -> list[str]:
+    def versions_errors(self, workload: Workload, layout: Layout, versions: Mapping[str, str]) -> list[str]:
         """vLLM is asked for by the methods that its tested versions have."""
-        found = next((versions[name] for name in base.limits()["packages"].values() if name in versions), None)
-        if found is None or ".".join(found.split(".")[:2]) in base.limits()["versions"]:
-            return []
-        return [f"openrlhf is measured with vLLM {' or '.join(base.limits()['versions'])}, and {found} is there"]
+        errors = super().versions_errors(workload, layout, versions)
+        known = base.limits()
+        found = next((versions[name] for name in known["packages"].values() if name in versions), None)
+        if found is not None and ".".join(found.split(".")[:2]) not in known["versions"]:
+            errors.append(f"openrlhf is measured with vLLM {' or '.join(known['versions'])}, and {found} is there")
+        return errors

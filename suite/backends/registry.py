@@ -100,8 +100,7 @@ class Interpreters(Frozen):
 
     def of(self, backend: str) -> str:
         """The interpreter of a backend's ranks."""
-        driver = find_backend(backend)
-        own = environment_of(driver)
+        own = find_backend(backend).environment
         for name in filter(None, (backend, own)):
             if name in self.named:
                 return self.named[name]
@@ -112,14 +111,9 @@ class Interpreters(Frozen):
 
     def seats(self, backend: str) -> dict[str, str]:
         """The interpreter of a backend, or of each of its environments that are compared (``Backend.label``)."""
-        if not self.compared or not self.named.keys().isdisjoint((backend, environment_of(find_backend(backend)))):
+        if not self.compared or backend in self.named or find_backend(backend).environment in self.named:
             return {backend: self.of(backend)}
         return {f"{backend}@{name}": path for name, path in self.compared.items()}
-
-
-def environment_of(driver: BackendDriver) -> str | None:
-    """The environment that a stack needs because it fits no other; None for one that lives with the engines."""
-    return getattr(driver, "environment", None)
 
 
 def environment_python(name: str) -> str | None:
@@ -149,7 +143,9 @@ def read_interpreters(texts: Sequence[str], compares: bool = False) -> Interpret
         if shutil.which(path) is None:
             raise UsageError(f"--python {name}={path}: there is no interpreter at {path}")
         named[name] = path
-    known = {*backends(), *filter(None, map(environment_of, backends().values()))} if named else set()
+    known = (
+        {*backends(), *(driver.environment for driver in backends().values() if driver.environment)} if named else set()
+    )
     compared = {name: named.pop(name) for name in [*named] if name not in known}
     if len(compared) == 1 or (compared and not compares):
         name, path = next(iter(compared.items()))

@@ -41,7 +41,7 @@ class _Accelerate(Trainer, OnDeepSpeed):
             errors.append("trlx does not tell a reward which sample it scores, so it has no pseudo reward")
         return errors
 
-    def versions_errors(self, workload: Workload, versions: Mapping[str, str]) -> list[str]:
+    def versions_errors(self, workload: Workload, layout: Layout, versions: Mapping[str, str]) -> list[str]:
         """The hydra reference is made of trlx's own model code; a full one is not."""
         error = branch_error(versions.get("transformers")) if workload.reference == "hydra" else None
         return [f"{error}, or ask for --reference full"] if error else []

@@ -1,6 +1,6 @@
 """trlx on NeMo-Megatron: trlx's own NeMoPPOTrainer, timed at its phase edges."""
 
-from suite.backends.base import BackendKind, OwnBackend, laid_out
+from suite.backends.base import BackendDriver, BackendKind, laid_out
 from suite.backends.trlx import branch_error, trlx_errors
 from suite.launch.probe import stack_versions
 from suite.spec.catalogue import data_file
@@ -17,13 +17,12 @@ APEX_VERSION = "0.1"
 SEQUENCE_MULTIPLE = 8
 
 
-class TrlxNemo(OwnBackend):
+class TrlxNemo(BackendDriver):
     """Tensor, sequence and data parallel with apex's distributed Adam; trlx's NeMo trainer has no pipeline."""
 
     name = "trlx-nemo"
     kind: BackendKind = "trainer"
     takes_turns = True
-    image = "nemo"
     summary = "trlx's NeMoPPOTrainer on NeMo-Megatron 1.17; not run on a GPU yet"
     packages: tuple[str, ...] = ("torch", "nemo_toolkit", "apex", "pytorch-lightning", "transformers")
     settings: tuple[str, ...] = ("tensor", "pipeline", "sequence_parallel", "recompute")

@@ -1,26 +1,21 @@
 """`suite backends`: the stacks that can be measured."""
 
-from typing import Annotated
-
-import typer
-
+from suite.backends.registry import backends as known
+from suite.backends.registry import read_interpreters
 from suite.cli.exits import command
+from suite.cli.options.declare import flag
 from suite.cli.options.reading import Python, print_json
+from suite.launch.probe import stack_versions
 from suite.spec.terminal import say
+from suite.spec.width import terminal_columns, wrapped
 
 
 @command
 def backends(
     python: Python = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print as JSON")] = False,
+    as_json: bool = flag("print as JSON", "--json"),
 ) -> None:
     """List the backends, the interpreter and packages of each, and why one could not run with them."""
-    from suite.backends.base import experimental
-    from suite.backends.registry import backends as known
-    from suite.backends.registry import read_interpreters
-    from suite.launch.probe import stack_versions
-    from suite.spec.width import terminal_columns, wrapped
-
     asked = read_interpreters(python or ())
     rows = []
     for name, driver in known().items():
@@ -29,8 +24,7 @@ def backends(
         errors = driver.stack_errors(where) if all(has.values()) else []
         rows.append(
             {
-                **{fact: getattr(driver, fact) for fact in ("name", "kind", "summary", "settings")},
-                "experimental": experimental(driver),
+                **{fact: getattr(driver, fact) for fact in ("name", "kind", "summary", "settings", "experimental")},
                 "python": where,
                 "packages": has,
                 "errors": errors,

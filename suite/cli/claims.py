@@ -1,32 +1,24 @@
 """`suite claims`: published figures recomputed from each other."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from suite.claims.check import Claims, check_claims
+from suite.claims.table import read_table
 from suite.cli.exits import DONE, GATE_NOT_MET, command
+from suite.cli.options.declare import argument, flag, option
 from suite.cli.options.reading import print_json, without_collector
-from suite.spec.terminal import UsageError, say
-
-if TYPE_CHECKING:
-    from suite.claims.check import Claims
+from suite.spec.terminal import UsageError, say_lines
 
 
 @command
 def check(
-    table: Annotated[Path, typer.Argument(help="CSV file, or Markdown file whose first table is read")],
-    column: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=MEANING", help="of a column whose name is not recognised; repeat")
-    ] = None,
-    tolerance: Annotated[float, typer.Option(help="relative difference allowed on top of rounding")] = 0.02,
-    most: Annotated[int, typer.Option(help="number of flagged cells to print; --json has all")] = 40,
-    as_json: Annotated[bool, typer.Option("--json", help="print as JSON")] = False,
+    table: Path = argument("CSV file, or Markdown file whose first table is read"),
+    column: list[str] | None = option("of a column whose name is not recognised; repeat", metavar="NAME=MEANING"),
+    tolerance: float = option("relative difference allowed on top of rounding", 0.02),
+    most: int = option("number of flagged cells to print; --json has all", 40),
+    as_json: bool = flag("print as JSON", "--json"),
 ) -> int:
     """Recompute a published table's columns from each other. Exit 3 when no convention explains a value."""
-    from suite.claims.check import check_claims
-    from suite.claims.table import read_table
-
     if not 0 <= tolerance < 1 or most < 0:
         raise UsageError("--tolerance is a fraction from 0 to below 1 and --most not negative")
     mapping = {}
@@ -40,12 +32,11 @@ def check(
     if as_json:
         print_json(found.model_dump(mode="json"))
     else:
-        for line in claim_lines(found, most):
-            say(line)
+        say_lines(claim_lines(found, most))
     return GATE_NOT_MET if found.flags else DONE
 
 
-def claim_lines(found: "Claims", most: int) -> list[str]:
+def claim_lines(found: Claims, most: int) -> list[str]:
     """The check as a terminal shows it."""
     lines = [f"{'column':<34} {'rows':>5} {'explained':>9} {'flagged':>7} {'underivable':>11} {'unreadable':>10}"]
     source = ""
@@ -60,9 +51,9 @@ def claim_lines(found: "Claims", most: int) -> list[str]:
         lines += [f"    {count:>5}  underivable; would help: {name}" for name, count in finding.would_help.items()]
     if found.not_used:
         lines.append(f"not used: {', '.join(found.not_used)[:300]}")
-    for flag in found.flags[:most]:
-        where = f"line {flag.line}, {flag.source + ', ' if flag.source else ''}{flag.column}"
-        lines.append(f"flagged: {where}: {flag.cell}: {flag.reason}")
+    for cell in found.flags[:most]:
+        where = f"line {cell.line}, {cell.source + ', ' if cell.source else ''}{cell.column}"
+        lines.append(f"flagged: {where}: {cell.cell}: {cell.reason}")
     if len(found.flags) > most:
         lines.append(f"flagged: {len(found.flags) - most} more (--json has all)")
     lines.append(f"{len(found.flags)} flagged; tolerance {100 * found.tolerance:g} % and rounding")

@@ -53,14 +53,14 @@ _CLUSTERS: Mapping[str, Command | Group] = {
         "Submit runs to Slurm or Kubernetes, or write the files for it. `suite collect` fetches their results.",
         {name: Command(f"submit:{name}", f"submit jobs to {name.capitalize()}") for name in CLUSTER_LAUNCHERS},
     ),
-    "status": Command("status:status", "show the state of submitted runs"),
-    "collect": Command("collect:collect", "fetch the results of submitted runs"),
-    "cancel": Command("cancel:cancel", "cancel submitted runs"),
-    "clean": Command("clean:clean", "remove what is left of collected runs"),
+    "status": Command("submitted:status", "show the state of submitted runs"),
+    "collect": Command("submitted:collect", "fetch the results of submitted runs"),
+    "cancel": Command("submitted:cancel", "cancel submitted runs"),
+    "clean": Command("submitted:clean", "remove what is left of collected runs"),
 }
 _HAND_ON: Mapping[str, Command | Group] = {
-    "pack": Command("pack:pack", "put a results folder into one file"),
-    "unpack": Command("unpack:unpack", "unpack such a file into a folder"),
+    "pack": Command("archives:pack", "put a results folder into one file"),
+    "unpack": Command("archives:unpack", "unpack such a file into a folder"),
     "export": Command("export:export", "write the results as Parquet, CSV, JSON Lines or OpenMetrics"),
     "import": Command("import_log:import_log", "take over another tool's step log, marked as imported"),
 }

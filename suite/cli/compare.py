@@ -1,57 +1,40 @@
 """`suite compare`: two sides, row by row."""
 
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from suite.cli.exits import DONE, GATE_NOT_MET, UNDECIDED, command
+from suite.cli.options.declare import argument, flag, option
 from suite.cli.options.reading import print_json, without_collector
+from suite.report.compare import compare_entries
+from suite.report.comparing.gate import check_gate, hold_to
+from suite.report.comparing.reading import by_environment, left_out, notes
+from suite.report.facts.suspect import takes_suspect
+from suite.report.formatting.escape import visible
+from suite.report.reading import read_entries
+from suite.report.text.comparison import print_comparison
 from suite.spec.terminal import UsageError, note
 
 
 @command
 def compare(
-    before: Annotated[
-        Path | None,
-        typer.Argument(help="results folder, bundle or file of suite pack to compare with; alone: of two environments"),
-    ] = None,
-    after: Annotated[
-        Path | None, typer.Argument(help="results folder, bundle or file of suite pack that is compared")
-    ] = None,
-    more_before: Annotated[
-        list[Path] | None,
-        typer.Option("--before", metavar="PATH", help="folder or bundle of the first side; can be given several times"),
-    ] = None,
-    more_after: Annotated[
-        list[Path] | None,
-        typer.Option("--after", metavar="PATH", help="folder or bundle of the second side; can be given several times"),
-    ] = None,
-    gate: Annotated[
-        float | None,
-        typer.Option(help="exit 3 when a row's rate fell below this share, e.g. 0.95; 4 when it cannot be told"),
-    ] = None,
-    gate_phase: Annotated[
-        str | None, typer.Option(metavar="PHASE", help="hold the rate of this phase alone to the gate, e.g. train")
-    ] = None,
-    same_stack: Annotated[
-        bool,
-        typer.Option("--same-stack", help="let a gate compare machines or settings: both sides ran the same stack"),
-    ] = False,
-    allow_missing: Annotated[
-        bool,
-        typer.Option(
-            "--allow-missing", help="let a gate pass with rows without partner, failed, damaged, ambiguous or suspect"
-        ),
-    ] = False,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="fail a gate for rows that the runs are too few or too noisy to decide")
-    ] = False,
-    with_suspect: Annotated[
-        bool, typer.Option("--with-suspect", help="pool and judge runs that something disturbed like the others")
-    ] = False,
-    phases: Annotated[bool, typer.Option("--phases", help="show the phases of every row")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="print the comparison as JSON")] = False,
+    before: Path | None = argument(
+        "results folder, bundle or file of suite pack to compare with; alone: of two environments", None
+    ),
+    after: Path | None = argument("results folder, bundle or file of suite pack that is compared", None),
+    more_before: list[Path] | None = option(
+        "folder or bundle of the first side; can be given several times", None, "--before", metavar="PATH"
+    ),
+    more_after: list[Path] | None = option(
+        "folder or bundle of the second side; can be given several times", None, "--after", metavar="PATH"
+    ),
+    gate: float | None = option("exit 3 when a row's rate fell below this share, e.g. 0.95; 4 when it cannot be told"),
+    gate_phase: str | None = option("hold the rate of this phase alone to the gate, e.g. train", metavar="PHASE"),
+    same_stack: bool = flag("let a gate compare machines or settings: both sides ran the same stack"),
+    allow_missing: bool = flag("let a gate pass with rows without partner, failed, damaged, ambiguous or suspect"),
+    strict: bool = flag("fail a gate for rows that the runs are too few or too noisy to decide"),
+    with_suspect: bool = flag("pool and judge runs that something disturbed like the others"),
+    phases: bool = flag("show the phases of every row"),
+    as_json: bool = flag("print the comparison as JSON", "--json"),
 ) -> int:
     """Compare two sides: the second's rate over the first's, for equal backend, layout and work.
 
@@ -65,14 +48,6 @@ def compare(
     With a gate, exit 0 when it is met, 3 when a row is slower, 4 when the runs cannot tell (undecided or doubtful); 2
     when there is nothing to compare.
     """
-    from suite.report.compare import compare_entries
-    from suite.report.comparing.gate import check_gate, hold_to
-    from suite.report.comparing.reading import by_environment, left_out, notes
-    from suite.report.facts.suspect import takes_suspect
-    from suite.report.formatting.escape import visible
-    from suite.report.reading import read_entries
-    from suite.report.text.comparison import print_comparison
-
     sides = [[*([path] if path else []), *(more or [])] for path, more in ((before, more_before), (after, more_after))]
     if not sides[0]:
         raise UsageError("compare takes two sides: suite compare BEFORE AFTER, or --before PATH ... --after PATH ...")

@@ -1,29 +1,24 @@
 """`suite doctor`: what this machine can run, and why not."""
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
+from suite.backends.registry import read_interpreters
 from suite.cli.exits import DONE, GATE_NOT_MET, command
+from suite.cli.options.declare import flag, option
 from suite.cli.options.reading import Python, print_json
+from suite.conduct.doctor.examine import commands_to_install, examine, print_diagnosis
 from suite.spec.terminal import say
+from suite.spec.width import terminal_columns
 
 
 @command
 def doctor(
     python: Python = None,
-    runs: Annotated[Path, typer.Option(help="results folder to look at")] = Path("runs"),
-    install: Annotated[
-        str | None, typer.Option(metavar="BACKEND", help="only print the commands that install this backend's stack")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print as JSON")] = False,
+    runs: Path = option("results folder to look at", Path("runs")),
+    install: str | None = option("only print the commands that install this backend's stack", metavar="BACKEND"),
+    as_json: bool = flag("print as JSON", "--json"),
 ) -> int:
     """Look at interpreter, stacks, devices, memory, disk and container runtime. Exit 3 when no backend can run here."""
-    from suite.backends.registry import read_interpreters
-    from suite.conduct.doctor.examine import commands_to_install, examine, print_diagnosis
-    from suite.spec.width import terminal_columns
-
     if install is not None:
         say("\n".join(commands_to_install(install)))
         return DONE

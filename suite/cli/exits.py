@@ -7,11 +7,12 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, suppress
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
 import typer
 
 from suite.cli.main import INTERRUPTED
+from suite.cli.options.declare import flag, for_typer
 from suite.cli.options.reading import check_numbers, print_json
 from suite.spec.terminal import UsageError, detail, printable, tell
 
@@ -24,18 +25,10 @@ DONE, RUN_FAILED, BAD_USAGE, GATE_NOT_MET, UNDECIDED = range(5)
 
 
 #: options of every command
-_TELLING = tuple(
-    inspect.Parameter(
-        name,
-        inspect.Parameter.KEYWORD_ONLY,
-        default=False,
-        annotation=Annotated[bool, typer.Option(f"--{name}", f"-{name[0]}", help=text)],
-    )
-    for name, text in (
-        ("quiet", "no notes, warnings and progress"),
-        ("verbose", "tell what is started, and why something failed"),
-    )
-)
+_TELLING = {
+    "quiet": flag("no notes, warnings and progress", "--quiet", "-q"),
+    "verbose": flag("tell what is started, and why something failed", "--verbose", "-v"),
+}
 
 
 def command(function: Callable[..., int | None]) -> Callable[..., None]:
@@ -65,7 +58,9 @@ def command(function: Callable[..., int | None]) -> Callable[..., None]:
                 detail(f"because of {type(cause).__name__}: {cause}")
         raise typer.Exit(code)
 
-    shown = [*inspect.signature(function, eval_str=True).parameters.values(), *_TELLING]
+    own = inspect.signature(function, eval_str=True).parameters.values()
+    shown = [for_typer(each.name, each.annotation, each.default) for each in own]
+    shown += [for_typer(name, bool, declared) for name, declared in _TELLING.items()]
     run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
     run.__annotations__ = {each.name: each.annotation for each in shown}
     return run

@@ -1,49 +1,39 @@
 """`suite export`: measured runs as a table that other tools read."""
 
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from suite.cli.exits import command
+from suite.cli.options.declare import argument, flag, option
 from suite.cli.options.reading import STANDARD_OUTPUT, print_json, without_collector, written_to
+from suite.export.export import export_file, export_to
 from suite.spec.terminal import UsageError, note, printable, say
 
 
 @command
 def export(
-    runs: Annotated[list[Path], typer.Argument(help="results folders, single bundles, or files of suite pack")],
-    output: Annotated[
-        Path,
-        typer.Option(
-            "--output",
-            "-o",
-            help="file to write, whose name ends in .parquet, .csv, .jsonl or .prom (OpenMetrics), or - to print "
-            "CSV; with --to a folder",
-        ),
-    ],
-    table: Annotated[
-        str,
-        typer.Option(
-            metavar="runs|phases|iterations|imported",
-            help="one row a run, a phase of a run, an iteration, or an imported log",
-        ),
-    ] = "runs",
-    to: Annotated[
-        str | None,
-        typer.Option(
-            metavar="wandb|mlflow|tensorboard", help="write a folder of this tool instead, without any network"
-        ),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print what was written as JSON")] = False,
+    runs: list[Path] = argument("results folders, single bundles, or files of suite pack"),
+    output: Path = option(
+        "file to write, whose name ends in .parquet, .csv, .jsonl or .prom (OpenMetrics), or - to print "
+        "CSV; with --to a folder",
+        ...,
+        "--output",
+        "-o",
+    ),
+    table: str = option(
+        "one row a run, a phase of a run, an iteration, or an imported log",
+        "runs",
+        metavar="runs|phases|iterations|imported",
+    ),
+    to: str | None = option(
+        "write a folder of this tool instead, without any network", metavar="wandb|mlflow|tensorboard"
+    ),
+    as_json: bool = flag("print what was written as JSON", "--json"),
 ) -> None:
     """Export runs as rows: to Parquet, CSV, JSON Lines or OpenMetrics, or to W&B, MLflow or TensorBoard.
 
     Failed, suspect and interrupted runs are rows too, with their status and the reasons. docs/export.md has the
     columns.
     """
-    from suite.export.export import export_file, export_to
-
     with without_collector():
         if to is not None:
             if table != "runs":

@@ -2,27 +2,31 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
+from suite.backends.registry import read_interpreters
+from suite.bundle.files import replace_atomically
 from suite.cli.exits import BAD_USAGE, DONE, GATE_NOT_MET, RUN_FAILED, command, complain
+from suite.cli.options.declare import argument, flag, option
 from suite.cli.options.reading import Python, print_json, require_place
+from suite.conduct.cluster.image_file import file_digest
+from suite.images.build import BuildChoices, BuildFailed, build_image, pin_for_compose
+from suite.images.check import check_image
+from suite.images.digests import ask, write
+from suite.images.inside import SBOM, copy_out
+from suite.images.project import Project
+from suite.images.show import build_view, print_answers, print_built, print_differences, print_failure, print_rows, rows
+from suite.images.stack_file import beside, of_image, of_interpreter
+from suite.images.wheelhouse import fill_wheelhouse
+from suite.launch.docker.connection import connect
+from suite.spec.images import bases, find_image, images
 from suite.spec.terminal import UsageError, say
 from suite.spec.typed import pairs
-
-AsJson = Annotated[bool, typer.Option("--json", help="print as JSON")]
-Checkout = Annotated[Path | None, typer.Option("--project", help="checkout of the suite [default: this one]")]
+from suite.spec.version import suite_version
 
 
 @command
-def list_images(as_json: AsJson = False) -> None:
+def list_images(as_json: bool = flag("print as JSON", "--json")) -> None:
     """List the images of the catalogue, their bases, and which are here already. Works without a container runtime."""
-    from suite.images.show import print_rows, rows
-    from suite.launch.docker.connection import connect
-    from suite.spec.images import images
-    from suite.spec.version import suite_version
-
     api, why = None, None
     try:
         api = connect().api
@@ -37,32 +41,19 @@ def list_images(as_json: AsJson = False) -> None:
 
 @command
 def build(
-    name: Annotated[str, typer.Argument(help="image of the catalogue (see `suite images list`)")],
-    base_image: Annotated[str | None, typer.Option(help="another base image, e.g. a local one")] = None,
-    cpu: Annotated[bool, typer.Option("--cpu", help="build with the CPU torch of the wheelhouse")] = False,
-    without_trlx: Annotated[
-        bool,
-        typer.Option("--without-trlx", help="leave trlx itself out, for a machine that cannot reach its repository"),
-    ] = False,
-    offline: Annotated[
-        bool, typer.Option("--offline", help="download nothing: packages come from the wheelhouse, as with --cpu")
-    ] = False,
-    target: Annotated[str | None, typer.Option(help="stop at this stage, e.g. common: the driver alone")] = None,
-    tag: Annotated[str | None, typer.Option(help="name of the image [default: suite-NAME:VERSION]")] = None,
-    build_arg: Annotated[list[str] | None, typer.Option(help="further build argument; repeat for several")] = None,
-    no_cache: Annotated[
-        bool, typer.Option("--no-cache", help="do not use the container runtime's build cache")
-    ] = False,
-    checkout: Checkout = None,
-    as_json: AsJson = False,
+    name: str = argument("image of the catalogue (see `suite images list`)"),
+    base_image: str | None = option("another base image, e.g. a local one"),
+    cpu: bool = flag("build with the CPU torch of the wheelhouse"),
+    without_trlx: bool = flag("leave trlx itself out, for a machine that cannot reach its repository"),
+    offline: bool = flag("download nothing: packages come from the wheelhouse, as with --cpu"),
+    target: str | None = option("stop at this stage, e.g. common: the driver alone"),
+    tag: str | None = option("name of the image [default: suite-NAME:VERSION]"),
+    build_arg: list[str] | None = option("further build argument; repeat for several"),
+    no_cache: bool = flag("do not use the container runtime's build cache"),
+    checkout: Path | None = option("checkout of the suite [default: this one]", None, "--project"),
+    as_json: bool = flag("print as JSON", "--json"),
 ) -> int:
     """Build an image from this checkout."""
-    from suite.images.build import BuildChoices, BuildFailed, build_image, pin_for_compose
-    from suite.images.project import Project
-    from suite.images.show import build_view, print_built, print_failure
-    from suite.launch.docker.connection import connect
-    from suite.spec.images import find_image
-
     image = find_image(name)
     arguments = pairs("--build-arg", build_arg or ())
     choices = BuildChoices(base_image, cpu, without_trlx, offline, target, tag, no_cache, arguments)
@@ -83,15 +74,11 @@ def build(
 
 @command
 def wheelhouse(
-    name: Annotated[str, typer.Argument(help="image of the catalogue that has a CPU build")] = "engines",
-    checkout: Checkout = None,
-    as_json: AsJson = False,
+    name: str = argument("image of the catalogue that has a CPU build", "engines"),
+    checkout: Path | None = option("checkout of the suite [default: this one]", None, "--project"),
+    as_json: bool = flag("print as JSON", "--json"),
 ) -> None:
     """Download what a CPU build of an image needs into build/image, so that the build needs no network."""
-    from suite.images.project import Project
-    from suite.images.wheelhouse import fill_wheelhouse
-    from suite.spec.images import find_image
-
     folder = fill_wheelhouse(Project.of(checkout), find_image(name))
     wheels = sorted(path.name for path in folder.glob("*.whl"))
     if as_json:
@@ -102,25 +89,15 @@ def wheelhouse(
 
 @command
 def lock(
-    names: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME", help="images whose base images are looked up [default: all]")
-    ] = None,
-    update: Annotated[
-        bool, typer.Option("--update", help="write the new digests into the catalogue and the Dockerfiles")
-    ] = False,
-    checkout: Checkout = None,
-    as_json: AsJson = False,
+    names: list[str] | None = argument("images whose base images are looked up [default: all]", None, metavar="NAME"),
+    update: bool = flag("write the new digests into the catalogue and the Dockerfiles"),
+    checkout: Path | None = option("checkout of the suite [default: this one]", None, "--project"),
+    as_json: bool = flag("print as JSON", "--json"),
 ) -> int:
     """Look up the current digests of the base images in their registries.
 
     Exit 3 when a pinned digest is out of date and was not updated.
     """
-    from suite.images.digests import ask, write
-    from suite.images.project import Project
-    from suite.images.show import print_answers
-    from suite.launch.docker.connection import connect
-    from suite.spec.images import bases, find_image
-
     chosen = [find_image(name) for name in names or ()]
     wanted = {image.base for image in chosen} or set(bases().values())
     project, runtime = Project.of(checkout), connect()
@@ -140,24 +117,13 @@ def lock(
 
 @command
 def check(
-    name: Annotated[str, typer.Argument(help="image of the catalogue (see `suite images list`)")],
-    image: Annotated[str | None, typer.Option(help="tag or id to look at [default: suite-NAME:VERSION]")] = None,
-    sbom: Annotated[
-        Path | None,
-        typer.Option(help="also copy the image's SBOM (list of components) to this file"),
-    ] = None,
-    checkout: Checkout = None,
-    as_json: AsJson = False,
+    name: str = argument("image of the catalogue (see `suite images list`)"),
+    image: str | None = option("tag or id to look at [default: suite-NAME:VERSION]"),
+    sbom: Path | None = option("also copy the image's SBOM (list of components) to this file"),
+    checkout: Path | None = option("checkout of the suite [default: this one]", None, "--project"),
+    as_json: bool = flag("print as JSON", "--json"),
 ) -> int:
     """Compare what an image contains with its lock files and labels. Exit 3 when something differs."""
-    from suite.images.check import check_image
-    from suite.images.inside import SBOM, copy_out
-    from suite.images.project import Project
-    from suite.images.show import print_differences
-    from suite.launch.docker.connection import connect
-    from suite.spec.images import find_image
-    from suite.spec.version import suite_version
-
     require_place("--sbom", sbom)
     known = find_image(name)
     tag = image or known.tag(suite_version())
@@ -174,28 +140,16 @@ def check(
 
 @command
 def stack(
-    image: Annotated[
-        str | None,
-        typer.Argument(help="image of the container runtime, or of the catalogue [default: ask --python instead]"),
-    ] = None,
-    file: Annotated[
-        Path | None,
-        typer.Option(help="image file that was made of it: write FILE.stack.json, where `suite submit` finds it"),
-    ] = None,
+    image: str | None = argument(
+        "image of the container runtime, or of the catalogue [default: ask --python instead]", None
+    ),
+    file: Path | None = option("image file that was made of it: write FILE.stack.json, where `suite submit` finds it"),
     python: Python = None,
 ) -> None:
     """Write down which versions an image's stack has, for an image that is a file (.sqsh, .sif).
 
     Without --file it is printed. Without IMAGE an interpreter is asked, inside of an image that of its stack.
     """
-    from suite.backends.registry import read_interpreters
-    from suite.bundle.files import replace_atomically
-    from suite.conduct.cluster.image_file import file_digest
-    from suite.images.stack_file import beside, of_image, of_interpreter
-    from suite.launch.docker.connection import connect
-    from suite.spec.images import images
-    from suite.spec.version import suite_version
-
     digest = None if file is None else file_digest(file.absolute())
     if image is None:
         found = of_interpreter(read_interpreters(python or ()).usual or sys.executable, digest)

@@ -1,36 +1,26 @@
 """`suite logs`: the last lines that a run printed, wherever it runs or ran."""
 
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from suite.cli.exits import command
-from suite.cli.options import completion
+from suite.cli.options.declare import argument, flag, option, runs_of_any_kind
+from suite.conduct.cluster.logs import find_log, follow_log
+from suite.launch.stream import shown
 from suite.spec.terminal import UsageError, note, say
 
 
 @command
 def logs(
-    run: Annotated[
-        str, typer.Argument(help="run id, or a bundle's folder", autocompletion=completion.runs_of_any_kind)
-    ],
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="go on until the run is over")] = False,
-    lines: Annotated[
-        int, typer.Option("--lines", "-n", min=1, max=10_000, help="last lines of each log to begin with")
-    ] = 40,
-    only: Annotated[
-        str | None, typer.Option(metavar="LOG", help="one log alone, e.g. rank-0, node-1 or slurm [default: all]")
-    ] = None,
-    runs: Annotated[Path, typer.Option(help="results folder")] = Path("runs"),
+    run: str = argument("run id, or a bundle's folder", autocompletion=runs_of_any_kind),
+    follow: bool = flag("go on until the run is over", "--follow", "-f"),
+    lines: int = option("last lines of each log to begin with", 40, "--lines", "-n", min=1, max=10_000),
+    only: str | None = option("one log alone, e.g. rank-0, node-1 or slurm [default: all]", metavar="LOG"),
+    runs: Path = option("results folder", Path("runs")),
 ) -> None:
     """Show the last lines that a run printed: of a local or Docker run, of one on a cluster, of a bundle.
 
     Events are left out, and whatever a terminal would obey.
     """
-    from suite.conduct.cluster.logs import find_log, follow_log
-    from suite.launch.stream import shown
-
     log = find_log(runs, run)
     seen: set[str] = set()
 

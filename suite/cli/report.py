@@ -1,49 +1,37 @@
 """`suite report`: a view of what was measured."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
+from suite.bundle.archive.opening import opened
+from suite.bundle.walk import find_studies
 from suite.cli.exits import command, until_end
+from suite.cli.options.check import warn
+from suite.cli.options.declare import argument, flag, option
 from suite.cli.options.reading import STANDARD_OUTPUT, print_json, without_collector, written_to
+from suite.report.facts.model import build
+from suite.report.reading import read_entries
+from suite.report.terminal import print_answer, print_headline, print_imported
+from suite.report.text.markdown import brief, render
+from suite.report.text.output import as_json as figures
+from suite.report.text.output import write
 from suite.spec.terminal import UsageError, printable, say
+from suite.spec.width import terminal_columns, wrapped
 
 
 @command
 def report(
-    runs: Annotated[list[Path], typer.Argument(help="results folders, single bundles, or files of suite pack")],
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", help="Markdown file to write, plots into a folder beside it (-: print it, without plots)"
-        ),
-    ] = None,
-    html: Annotated[
-        Path | None,
-        typer.Option("--html", help="one HTML file to write, with pictures to explore; it needs no network"),
-    ] = None,
-    title: Annotated[str | None, typer.Option(metavar="TEXT", help="heading of the report")] = None,
-    with_suspect: Annotated[
-        bool, typer.Option("--with-suspect", help="pool and rank runs that something disturbed like the others")
-    ] = False,
-    is_brief: Annotated[
-        bool, typer.Option("--brief", help="print the answer alone, as Markdown: for a comment of a pull request")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="print the report's figures as JSON, write no file")] = False,
+    runs: list[Path] = argument("results folders, single bundles, or files of suite pack"),
+    output: Path | None = option(
+        "Markdown file to write, plots into a folder beside it (-: print it, without plots)", None, "--output", "-o"
+    ),
+    html: Path | None = option("one HTML file to write, with pictures to explore; it needs no network"),
+    title: str | None = option("heading of the report", metavar="TEXT"),
+    with_suspect: bool = flag("pool and rank runs that something disturbed like the others"),
+    is_brief: bool = flag("print the answer alone, as Markdown: for a comment of a pull request", "--brief"),
+    as_json: bool = flag("print the report's figures as JSON, write no file", "--json"),
 ) -> None:
     """Print who is faster, how sure that is, and each row; write a Markdown report (--output) or a page (--html)."""
-    from suite.bundle.archive.opening import opened
-    from suite.bundle.walk import find_studies
-    from suite.cli.options.check import warn
-    from suite.report.facts.model import build
-    from suite.report.reading import read_entries
-    from suite.report.terminal import print_answer, print_headline, print_imported
-    from suite.report.text.markdown import brief, render
-    from suite.report.text.output import as_json as figures
-    from suite.report.text.output import write
-    from suite.spec.width import terminal_columns, wrapped
-
     if output and output == html:
         raise UsageError(f"--output and --html are both {output}: the page and the Markdown are two files")
     if (as_json or is_brief) and (output or html):

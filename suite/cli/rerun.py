@@ -1,26 +1,40 @@
 """`suite rerun`: run a manifest again, here or on a cluster, and say whether its rate is reproduced."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from suite.bundle.store import Bundle
 from suite.cli.exits import DONE, GATE_NOT_MET, INTERRUPTED, RUN_FAILED, command
-from suite.cli.options.fields import takes_groups
-from suite.cli.options.launchers import HERE, Where
+from suite.cli.options.declare import argument, flag, option
+from suite.cli.options.fields import in_groups, takes_groups
+from suite.cli.options.launchers import Where
 from suite.cli.options.reading import confirmed, print_json, unpacked_path
+from suite.conduct.planning.machine import Machine, require_same_variables
+from suite.conduct.planning.plan import Plan
+from suite.conduct.running.display import crowd_view, live_view, print_rerun
+from suite.conduct.running.ledger import Settings
+from suite.conduct.running.outcome_line import outcome_line
+from suite.conduct.running.pursuit import Pursuit
+from suite.conduct.running.reached import follow
+from suite.conduct.running.reproduction import RerunOutcome, rerun_outcome
+from suite.conduct.running.rerun import (
+    default_repeats,
+    first_by_rule,
+    read_manifest,
+    recorded_here,
+    repeats_of,
+    require_same_stack,
+    rerun_plan,
+    started_with,
+    what_it_asks,
+)
+from suite.conduct.running.session import run_plan
 from suite.launch.cluster.registry import CLUSTER_LAUNCHERS
+from suite.spec.manifest import Manifest, Stopping
 from suite.spec.terminal import UsageError, note, say
 from suite.spec.typed import share
-
-if TYPE_CHECKING:
-    from suite.conduct.planning.machine import Machine
-    from suite.conduct.running.reproduction import RerunOutcome
-    from suite.spec.manifest import Manifest, Stopping
 
 #: runs that --until makes at most, and before its first look
 _MOST_RUNS, _LEAST_RUNS = 30, 4
@@ -29,38 +43,26 @@ _MOST_RUNS, _LEAST_RUNS = 30, 4
 @command
 @takes_groups
 def rerun(
-    manifest: Annotated[Path, typer.Argument(help="a bundle, its manifest.json, or FILE.suite.zip:RUN of suite pack")],
-    submit_option: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[-- OPTION...]", help="with --launcher slurm or kubernetes: options of suite submit"),
-    ] = None,
-    repeats: Annotated[
-        int | None,
-        typer.Option(
-            min=1, max=1000, help="runs to make [default: as many as there are to compare with, at least 3, at most 10]"
-        ),
-    ] = None,
-    until: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SHARE%", help="add runs until the 95 % interval of the new rate is that narrow, at most 30"
-        ),
-    ] = None,
-    margin: Annotated[str, typer.Option(help="how far the rate may be off and still be reproduced, e.g. 3%")] = "5%",
-    strict: Annotated[bool, typer.Option("--strict", help="exit 3 too where the runs cannot tell")] = False,
-    extend: Annotated[bool, typer.Option("--extend", help="add to the last rerun until it has --repeats runs")] = False,
-    with_suspect: Annotated[
-        bool, typer.Option("--with-suspect", help="runs that something disturbed count too, as on a shared machine")
-    ] = False,
-    yes: Annotated[
-        bool, typer.Option("--yes", help="run it without asking, although you did not record it on this machine")
-    ] = False,
-    runs: Annotated[Path, typer.Option(help="results folder for the new runs")] = Path("runs"),
-    where: Where = HERE,
-    force: Annotated[
-        bool, typer.Option("--force", help="allow more CPU ranks than cores", rich_help_panel="Where it runs")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="print verdict, differences and new records as JSON")] = False,
+    *,
+    manifest: Path = argument("a bundle, its manifest.json, or FILE.suite.zip:RUN of suite pack"),
+    submit_option: list[str] | None = argument(
+        "with --launcher slurm or kubernetes: options of suite submit", None, metavar="[-- OPTION...]"
+    ),
+    repeats: int | None = option(
+        "runs to make [default: as many as there are to compare with, at least 3, at most 10]", min=1, max=1000
+    ),
+    until: str | None = option(
+        "add runs until the 95 % interval of the new rate is that narrow, at most 30", metavar="SHARE%"
+    ),
+    margin: str = option("how far the rate may be off and still be reproduced, e.g. 3%", "5%"),
+    strict: bool = flag("exit 3 too where the runs cannot tell"),
+    extend: bool = flag("add to the last rerun until it has --repeats runs"),
+    with_suspect: bool = flag("runs that something disturbed count too, as on a shared machine"),
+    yes: bool = flag("run it without asking, although you did not record it on this machine"),
+    runs: Path = option("results folder for the new runs", Path("runs")),
+    where: Where,
+    force: bool = flag("allow more CPU ranks than cores", panel="Where it runs"),
+    as_json: bool = flag("print verdict, differences and new records as JSON", "--json"),
 ) -> int:
     """Run a manifest again, exactly as it was, and say whether its rate is reproduced.
 
@@ -73,25 +75,6 @@ def rerun(
     their ratios. A manifest that you did not record on this machine is shown and asked about first. Exit 0: reproduced,
     or it cannot be told; 3: not reproduced; 1: a run failed.
     """
-    from functools import partial
-
-    from suite.bundle.store import Bundle
-    from suite.conduct.planning.plan import Plan
-    from suite.conduct.running.display import crowd_view, live_view
-    from suite.conduct.running.ledger import Settings
-    from suite.conduct.running.pursuit import Pursuit
-    from suite.conduct.running.reached import follow
-    from suite.conduct.running.reproduction import rerun_outcome
-    from suite.conduct.running.rerun import (
-        default_repeats,
-        first_by_rule,
-        read_manifest,
-        repeats_of,
-        rerun_plan,
-        started_with,
-    )
-    from suite.conduct.running.session import run_plan
-
     within = share("--margin", margin)
     named, manifest = manifest, unpacked_path(manifest)
     wanted = read_manifest(manifest)
@@ -136,12 +119,10 @@ def rerun(
         plan = rerun_plan(wanted, runs, count, image, extend)
         others = [rerun_plan(row, runs, count, own, extend) for row, own in zip(rows[1:], images, strict=True)]
         if others:
-            from suite.conduct.running.in_turns import run_in_turns
+            from suite.conduct.running.in_turns import in_turns
 
             starts = {each.run.id: start for one in (plan, *others) for start, each in enumerate(one.manifests)}
-            work_on = partial(
-                run_in_turns, settings=settings, launcher=launcher, view=view, group=lambda each: starts[each.run.id]
-            )
+            work_on = partial(work_on, way=partial(in_turns, group=lambda each: starts[each.run.id]))
         together = tuple(each for one in (plan, *others) for each in one.manifests)
         summary = work_on(plan.model_copy(update={"manifests": together}))
     else:
@@ -161,9 +142,6 @@ def rerun(
 def _image(wanted: Manifest, machine: Machine, force: bool) -> str | None:
     """What names the image that a manifest is run in here, if any. Raises UsageError where this host, or the stack, is
     not what it asks for."""
-    from suite.conduct.planning.machine import require_same_variables
-    from suite.conduct.running.rerun import require_same_stack
-
     require_same_variables(wanted, machine.variables)
     machine.require_room(wanted.layout.ranks, force, wanted.layout.nodes, wanted.measure.threads_per_rank)
     machine.require_memory([wanted])
@@ -176,8 +154,6 @@ def _image(wanted: Manifest, machine: Machine, force: bool) -> str | None:
 
 def _told(outcome: RerunOutcome, runs: Path, as_json: bool, ended: int | None, strict: bool) -> int:
     """Show what came of it; the exit code, which is ``ended`` where runs did not all end well."""
-    from suite.conduct.running.display import print_rerun
-
     if as_json:
         print_json(outcome.document())
     else:
@@ -195,8 +171,6 @@ def _runs(rule: Stopping | None, count: int) -> str:
 
 def _rule(manifest: Manifest, repeats: int | None, until: str | None, extend: bool) -> Stopping | None:
     """The rule by which runs are added: what was typed, else the manifest's own precision; ``None``: a fixed number."""
-    from suite.spec.manifest import Stopping
-
     if until is not None:
         if repeats is not None or extend:
             raise UsageError("--until says itself how many runs there are; leave out --repeats and --extend")
@@ -214,8 +188,6 @@ def require_consent(manifest: Manifest, path: Path, runs: str, yes: bool, named:
     ``runs``: how many it will be, in words. ``named``: how the user named it, where it lies elsewhere. Raises
     UsageError where the answer is no, or where nobody can be asked.
     """
-    from suite.conduct.running.rerun import recorded_here, what_it_asks
-
     if yes or recorded_here(manifest, path):
         return
     path = named or path
@@ -245,7 +217,6 @@ def runs_on_cluster(launcher: str, manifest: Path, count: int, runs: Path, optio
     The same command goes on with what is not done, and submits nothing twice. Raises UsageError.
     """
     from suite.conduct.cluster.standing import chosen, collect_run, wait_until_over
-    from suite.conduct.running.outcome_line import outcome_line
 
     names = _submitted(launcher, ["--manifest", str(manifest), "--repeats", str(count), "--runs", str(runs), *options])
     left = [name for name in names if not (runs / name).exists()]
@@ -260,7 +231,6 @@ def _submitted(launcher: str, arguments: list[str]) -> list[str]:
     """Ids of the runs that `suite submit` hands over with these options, or finds done or under way."""
     from suite.cli.app import UsageProblem, load
     from suite.cli.commands import COMMANDS, Group
-    from suite.cli.options.fields import in_groups
     from suite.cli.options.handing_over import submit_all
     from suite.cli.options.site import with_site
     from suite.cli.submit import submission_of

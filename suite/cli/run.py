@@ -1,91 +1,69 @@
 """`suite run`: measure a cross product of backends, sizes, ranks and layouts."""
 
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, ClassVar
 
 import typer
 
 from suite.cli.exits import DONE, INTERRUPTED, RUN_FAILED, command
-from suite.cli.options.check import refuse, show_plan, still_to_do, warn
+from suite.cli.options.check import refuse, show_plan, still_to_do, tell_of_turns, turning_here, warn
+from suite.cli.options.declare import argument, flag, group, option
 from suite.cli.options.fields import takes_groups
-from suite.cli.options.launchers import HERE, Device, Where
+from suite.cli.options.launchers import Device, Where
 from suite.cli.options.reading import print_json, rank_counts, seconds
-from suite.cli.options.work import USUAL_WORK, Names, Work
+from suite.cli.options.work import Names, Work
+from suite.conduct.planning.machine import require_other_stacks
+from suite.conduct.planning.plan import make_joint_plan
+from suite.conduct.planning.preflight import preflight
+from suite.conduct.planning.turns import start_of
+from suite.conduct.running.state import states
 from suite.spec.terminal import UsageError
 
 
-@dataclass(frozen=True)
+@group("Measuring")
 class Session:
     """How this command works through its plan."""
 
-    HEADING: ClassVar = "Measuring"
-
-    turns: Annotated[
-        str | None,
-        typer.Option(
-            metavar="iterations|rounds",
-            help="rows of one size are started together and run an iteration each in turn while the others wait, or "
-            "follow each other run by run [default: iterations, on CPUs where all fit]",
-        ),
-    ] = None
-    turn_length: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=255,
-            help="iterations of a turn, of which the first does not count if there are several [default: 1, or as many "
-            "as take 0.2 s]",
-        ),
-    ] = None
-    budget: Annotated[str | None, typer.Option(help="start no further run after this long, e.g. 20m")] = None
-    retry_failed: Annotated[bool, typer.Option(help="run again what failed before")] = False
-
-
-AS_USUAL = Session()
+    turns: str | None = option(
+        "rows of one size are started together and run an iteration each in turn while the others wait, or "
+        "follow each other run by run [default: iterations, on CPUs where all fit]",
+        metavar="iterations|rounds",
+    )
+    turn_length: int | None = option(
+        "iterations of a turn, of which the first does not count if there are several [default: 1, or as many "
+        "as take 0.2 s]",
+        min=1,
+        max=255,
+    )
+    budget: str | None = option("start no further run after this long, e.g. 20m")
+    retry_failed: bool = option("run again what failed before", False)
 
 
 @command
 @takes_groups
 def run(
+    *,
     context: typer.Context,
-    options_file: Annotated[
-        Path | None, typer.Argument(metavar="FILE", help="YAML file with options by their names, as size: [1.3B, 6.7B]")
-    ] = None,
-    work: Work = USUAL_WORK,
-    ranks: Annotated[
-        Names,
-        typer.Option(
-            envvar="SUITE_RANKS",
-            help="number of ranks, or all; repeat for several [default: 1]",
-            rich_help_panel="Work",
-        ),
-    ] = None,
+    options_file: Path | None = argument(
+        "YAML file with options by their names, as size: [1.3B, 6.7B]", None, metavar="FILE"
+    ),
+    work: Work,
+    ranks: Names = option(
+        "number of ranks, or all; repeat for several [default: 1]", envvar="SUITE_RANKS", panel="Work"
+    ),
     device: Device = None,
-    session: Session = AS_USUAL,
-    runs: Annotated[Path, typer.Option(help="results folder")] = Path("runs"),
-    where: Where = HERE,
-    parallel: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            help="docker: so many runs at once, on devices of their own; their timings may interfere",
-            rich_help_panel="Containers",
-        ),
-    ] = 1,
-    same_stack: Annotated[
-        bool,
-        typer.Option(
-            "--same-stack",
-            help="measure environments of --python that hold the same stack",
-            rich_help_panel="Where it runs",
-        ),
-    ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="print the plan and what it should need and cost, and run nothing")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="print the outcome as JSON")] = False,
+    session: Session,
+    runs: Path = option("results folder", Path("runs")),
+    where: Where,
+    parallel: int = option(
+        "docker: so many runs at once, on devices of their own; their timings may interfere",
+        1,
+        min=1,
+        panel="Containers",
+    ),
+    same_stack: bool = flag("measure environments of --python that hold the same stack", panel="Where it runs"),
+    dry_run: bool = flag("print the plan and what it should need and cost, and run nothing"),
+    as_json: bool = flag("print the outcome as JSON", "--json"),
 ) -> int:
     """Measure every combination of the backends, model sizes, numbers of ranks and layouts that are given.
 
@@ -99,17 +77,10 @@ def run(
     the results folder already holds are skipped; an interrupted run is done again. With --until 3% or
     --difference 5% rows get runs until their intervals are that narrow, --budget ends, or a row cannot get there.
     """
-    from suite.cli.options.check import tell_of_turns, turning_here
-    from suite.conduct.planning.machine import require_other_stacks
-    from suite.conduct.planning.plan import make_joint_plan
-    from suite.conduct.planning.preflight import preflight
-    from suite.conduct.planning.turns import start_of
-    from suite.conduct.running.state import states
-
     wanted = ("cuda" if work.is_for_gpus else "auto") if device is None else device
     machine, launcher = where.open(wanted, work.backends, planning=dry_run)
     if parallel > 1:
-        from suite.conduct.running.side_by_side import require_containers, run_side_by_side
+        from suite.conduct.running.side_by_side import Slots, require_containers, side_by_side
 
         require_containers(machine, parallel)
         machine = machine.model_copy(update={"manner": (*machine.manner, f"{parallel}-at-once")})
@@ -161,7 +132,7 @@ def run(
     # what runs, and what shows it, is imported where something is run
     from suite.conduct.running import display
     from suite.conduct.running.ledger import Settings
-    from suite.conduct.running.session import run_plan
+    from suite.conduct.running.session import Way, one_by_one, run_plan
 
     settings = Settings(
         root=runs,
@@ -172,17 +143,14 @@ def run(
     )
     is_crowd = parallel > 1 or bool(plan.seats)
     view = display.crowd_view(as_json) if is_crowd else display.live_view(to_stderr=as_json)
+    way: Way = one_by_one
     if parallel > 1:
-        work_on = partial(
-            run_side_by_side, settings=settings, machine=machine, launcher=launcher, view=view, most=parallel
-        )
+        way = partial(side_by_side, slots=Slots(machine.device_names, parallel))
     elif plan.seats:
-        from suite.conduct.running.in_turns import run_in_turns
+        from suite.conduct.running.in_turns import in_turns
 
-        group = partial(start_of, seats=plan.seats)
-        work_on = partial(run_in_turns, settings=settings, launcher=launcher, view=view, group=group)
-    else:
-        work_on = partial(run_plan, settings=settings, launcher=launcher, view=view)
+        way = partial(in_turns, group=partial(start_of, seats=plan.seats))
+    work_on = partial(run_plan, settings=settings, launcher=launcher, view=view, way=way)
     found_out = None
     if rule is None:
         summary = work_on(plan)

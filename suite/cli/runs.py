@@ -1,79 +1,56 @@
 """`suite runs`: list the runs of results folders, tag them, remove them."""
 
+import sys
+import time
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
+from suite.bundle.imported.store import is_run
+from suite.bundle.removing import removable
+from suite.bundle.removing import remove as remove_bundle
+from suite.bundle.tags import change_tags, check_tags, tags_of
 from suite.cli.exits import DONE, command
-from suite.cli.options import completion
+from suite.cli.options.declare import argument, flag, option, runs_of_any_kind
 from suite.cli.options.reading import confirmed, print_json, without_collector
+from suite.report.formatting.numbers import counted
+from suite.report.listing import STATUSES, Wanted, ordered, read_listing
+from suite.spec.names import SAFE_ID, nearest
 from suite.spec.terminal import UsageError, note, printable, say
 from suite.spec.typed import moment_of
 
 #: Runs that a terminal shows unless told otherwise.
 _ON_A_TERMINAL = 40
 
-Folder = Annotated[Path, typer.Option("--runs", help="results folder in which runs are looked for by their ids")]
-Runs = Annotated[
-    list[str],
-    typer.Argument(metavar="RUN", help="run ids, or bundles' folders", autocompletion=completion.runs_of_any_kind),
-]
-
 
 @command
 def list_runs(
-    folders: Annotated[
-        list[Path] | None,
-        typer.Argument(metavar="FOLDER", help="results folders, bundles, or files of suite pack [default: runs]"),
-    ] = None,
-    size: Annotated[list[str] | None, typer.Option(help="only of this model size; can be repeated")] = None,
-    backend: Annotated[list[str] | None, typer.Option(help="only of this backend; can be repeated")] = None,
-    device: Annotated[
-        list[str] | None,
-        typer.Option(metavar="DEVICE", help="cpu, cuda, or a part of the device's name; can be repeated"),
-    ] = None,
-    algorithm: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="only of this algorithm; can be repeated")
-    ] = None,
-    status: Annotated[
-        list[str] | None,
-        typer.Option(metavar="STATUS", help="ok, failed, interrupted, running, damaged or imported; can be repeated"),
-    ] = None,
-    valid: Annotated[
-        bool | None, typer.Option("--valid/--no-valid", help="only runs whose figures stand, or only the others")
-    ] = None,
-    tag: Annotated[list[str] | None, typer.Option(help="only with this tag; repeated: with all of them")] = None,
-    since: Annotated[
-        str | None,
-        typer.Option(metavar="WHEN", help="started from then on: 2026-11-01, 2026-11-01T18:00, or 24h ago as 24h"),
-    ] = None,
-    until: Annotated[str | None, typer.Option(metavar="WHEN", help="started before then")] = None,
-    sort: Annotated[
-        str,
-        typer.Option(
-            metavar="FACT",
-            help="started, ended, run, path, state, size, backend, device, ranks or samples-per-second; times and "
-            "figures begin with the most",
-        ),
-    ] = "started",
-    reverse: Annotated[bool, typer.Option("--reverse", help="begin at the other end")] = False,
-    limit: Annotated[
-        int | None,
-        typer.Option(min=0, help=f"show so many, 0: all [default: {_ON_A_TERMINAL} on a terminal, else all]"),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print as JSON")] = False,
+    folders: list[Path] | None = argument(
+        "results folders, bundles, or files of suite pack [default: runs]", None, metavar="FOLDER"
+    ),
+    size: list[str] | None = option("only of this model size; can be repeated"),
+    backend: list[str] | None = option("only of this backend; can be repeated"),
+    device: list[str] | None = option("cpu, cuda, or a part of the device's name; can be repeated", metavar="DEVICE"),
+    algorithm: list[str] | None = option("only of this algorithm; can be repeated", metavar="NAME"),
+    status: list[str] | None = option(
+        "ok, failed, interrupted, running, damaged or imported; can be repeated", metavar="STATUS"
+    ),
+    valid: bool | None = option("only runs whose figures stand, or only the others", None, "--valid/--no-valid"),
+    tag: list[str] | None = option("only with this tag; repeated: with all of them"),
+    since: str | None = option("started from then on: 2026-11-01, 2026-11-01T18:00, or 24h ago as 24h", metavar="WHEN"),
+    until: str | None = option("started before then", metavar="WHEN"),
+    sort: str = option(
+        "started, ended, run, path, state, size, backend, device, ranks or samples-per-second; times and "
+        "figures begin with the most",
+        "started",
+        metavar="FACT",
+    ),
+    reverse: bool = flag("begin at the other end"),
+    limit: int | None = option(f"show so many, 0: all [default: {_ON_A_TERMINAL} on a terminal, else all]", min=0),
+    as_json: bool = flag("print as JSON", "--json"),
 ) -> int:
     """List runs with their state: also those that failed, are being run, or cannot be read.
 
     Times are UTC. What is shown is derived from the bundles, once, and kept; `suite verify` reads them anew.
     """
-    import sys
-    import time
-
-    from suite.report.listing import STATUSES, Wanted, ordered, read_listing
-    from suite.spec.names import nearest
-
     for word in status or []:
         if word not in STATUSES:
             raise UsageError(f"--status is one of {', '.join(STATUSES)}, not {word!r}{nearest(word, STATUSES)}")
@@ -118,20 +95,16 @@ def list_runs(
 
 @command
 def tag(
-    run: Runs,
-    add: Annotated[list[str] | None, typer.Option("--add", metavar="TAG", help="give it; can be repeated")] = None,
-    remove: Annotated[
-        list[str] | None, typer.Option("--remove", metavar="TAG", help="take it; can be repeated")
-    ] = None,
-    runs: Folder = Path("runs"),
-    as_json: Annotated[bool, typer.Option("--json", help="print as JSON")] = False,
+    run: list[str] = argument("run ids, or bundles' folders", metavar="RUN", autocompletion=runs_of_any_kind),
+    add: list[str] | None = option("give it; can be repeated", metavar="TAG"),
+    remove: list[str] | None = option("take it; can be repeated", metavar="TAG"),
+    runs: Path = option("results folder in which runs are looked for by their ids", Path("runs")),
+    as_json: bool = flag("print as JSON", "--json"),
 ) -> int:
     """Give runs tags, take tags from them, or show the tags they have.
 
     Tags are kept beside the bundles, in .tags, so that neither a bundle nor its digest changes.
     """
-    from suite.bundle.tags import change_tags, check_tags, tags_of
-
     adding, removing = check_tags(add or ()), check_tags(remove or ())
     both = sorted(set(adding) & set(removing))
     if both:
@@ -149,19 +122,15 @@ def tag(
 
 @command
 def remove(
-    run: Runs,
-    runs: Folder = Path("runs"),
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="do not ask")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="print as JSON; removes only with --yes")] = False,
+    run: list[str] = argument("run ids, or bundles' folders", metavar="RUN", autocompletion=runs_of_any_kind),
+    runs: Path = option("results folder in which runs are looked for by their ids", Path("runs")),
+    yes: bool = flag("do not ask", "--yes", "-y"),
+    as_json: bool = flag("print as JSON; removes only with --yes", "--json"),
 ) -> int:
     """Remove runs for good, with their tags. A run that is going on, or that was submitted to a cluster, is refused.
 
     Nothing is removed unless all of the runs can be. A report tells of repeats that are not there.
     """
-    from suite.bundle.removing import removable
-    from suite.bundle.removing import remove as remove_bundle
-    from suite.report.formatting.numbers import counted
-
     found = list({str(path): removable(path) for path in (_bundle(runs, each) for each in run)}.values())
     total = sum(one.bytes for one in found)
     if not as_json:
@@ -191,9 +160,6 @@ def _tell(done: int, total: int) -> None:
 
 def _bundle(root: Path, named: str) -> Path:
     """The bundle that somebody named: by its folder, or by the id of a run in the results folder."""
-    from suite.bundle.imported.store import is_run
-    from suite.spec.names import SAFE_ID
-
     for path in (root / named if SAFE_ID.fullmatch(named) else None, Path(named)):
         if path is not None and path.is_dir() and is_run(path):
             return path

@@ -1,20 +1,15 @@
 """`suite schema`: the forms of the files that the suite writes, for other programs."""
 
-from typing import Annotated
-
-import typer
-
 from suite.cli.exits import command
+from suite.cli.options.declare import argument, flag
 from suite.cli.options.reading import print_json
 from suite.spec.terminal import say
 
 
 @command
 def schema(
-    name: Annotated[
-        str | None, typer.Argument(help="manifest, record, events ...; without one, all are listed")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print the list as JSON; a schema is JSON anyway")] = False,
+    name: str | None = argument("manifest, record, events ...; without one, all are listed", None),
+    as_json: bool = flag("print the list as JSON; a schema is JSON anyway", "--json"),
 ) -> None:
     """Print the JSON Schema of a file that the suite writes.
 

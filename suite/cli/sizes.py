@@ -1,31 +1,27 @@
 """`suite sizes`: the shapes on the ladders, with their exact parameter counts."""
 
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import Any
 
 from suite.cli.exits import command
-from suite.cli.options import completion
+from suite.cli.options.declare import flag, option
 from suite.cli.options.reading import print_json
 from suite.cli.saved_help import content_width
+from suite.spec.catalogue import find_ladder, find_size, ladders, presets
+from suite.spec.shape import Shape
 from suite.spec.terminal import say
-
-if TYPE_CHECKING:
-    from suite.spec.shape import Shape
+from suite.spec.width import terminal_columns, unbroken, wrapped
+from suite.theory.parameters import parameter_count
 
 
 @command
 def sizes(
-    ladder: Annotated[str | None, typer.Option(help="only this ladder", autocompletion=completion.ladders)] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print as JSON")] = False,
+    ladder: str | None = option("only this ladder"),
+    as_json: bool = flag("print as JSON", "--json"),
 ) -> None:
     """List the model sizes by ladder; parameters are computed from the shape, never read off the name.
 
     Below them the presets of `suite run`, each a measurement of several sizes.
     """
-    from suite.spec.catalogue import find_ladder, find_size, ladders, presets
-    from suite.spec.width import terminal_columns, unbroken, wrapped
-
     chosen = {ladder: find_ladder(ladder)} if ladder else ladders()
     rows = {name: [_row(find_size(size)) for size in members] for name, members in chosen.items()}
     if as_json:
@@ -54,10 +50,8 @@ def sizes(
         say("\n".join(wrapped(unbroken(points) + " ranks", columns, "  ")))
 
 
-def _row(size: "Shape") -> dict[str, Any]:
+def _row(size: Shape) -> dict[str, Any]:
     """A shape's fields with its parameters, and with experts those that one token meets."""
-    from suite.theory.parameters import parameter_count
-
     count = parameter_count(size)
     active = {} if size.experts is None else {"active_parameters": count.active}
     return {**size.model_dump(mode="json"), "parameters": count.total, **active}

@@ -3,14 +3,17 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 import typer
 
 from suite.cli.exits import command
 from suite.cli.options.cluster import Nodes
+from suite.cli.options.declare import flag, option
 from suite.cli.options.fields import option_group, takes_groups
+from suite.cli.options.handing_over import dry, show_submitted, submit_all, write_files
 from suite.cli.options.reading import print_json
+from suite.cli.options.site import with_site
 from suite.cli.options.work import Work
 from suite.launch.cluster.registry import CLUSTER_LAUNCHERS, find_launcher
 from suite.spec.terminal import UsageError
@@ -20,13 +23,9 @@ from suite.spec.terminal import UsageError
 class MayWait:
     """Of a launcher that waits for each run and collects it."""
 
-    detach: Annotated[
-        bool,
-        typer.Option(
-            "--detach",
-            help="submit all runs at once and return; their timings may interfere; suite collect makes their bundles",
-        ),
-    ] = False
+    detach: bool = flag(
+        "submit all runs at once and return; their timings may interfere; suite collect makes their bundles"
+    )
 
 
 @dataclass(frozen=True)
@@ -47,34 +46,20 @@ def submission_of(name: str) -> Callable[..., int]:
         nodes: Nodes,
         options: Any,
         waiting: Any,
-        smoke: Annotated[
-            bool,
-            typer.Option(
-                "--smoke",
-                help="first a run of minutes on the same nodes; where it fails, the others are not started",
-                rich_help_panel="Measuring",
-            ),
-        ] = False,
-        dry_run: Annotated[
-            bool,
-            typer.Option(
-                "--dry-run", help="print the plan, what it should need and what would be sent, and submit nothing"
-            ),
-        ] = False,
-        output: Annotated[
-            Path | None,
-            typer.Option(
-                "--output",
-                "-o",
-                metavar="DIR",
-                help="submit nothing: write the files for the scheduler into this folder, or print them (-)",
-            ),
-        ] = None,
-        as_json: Annotated[bool, typer.Option("--json", help="print the outcome as JSON")] = False,
+        smoke: bool = flag(
+            "first a run of minutes on the same nodes; where it fails, the others are not started",
+            panel="Measuring",
+        ),
+        dry_run: bool = flag("print the plan, what it should need and what would be sent, and submit nothing"),
+        output: Path | None = option(
+            "submit nothing: write the files for the scheduler into this folder, or print them (-)",
+            None,
+            "--output",
+            "-o",
+            metavar="DIR",
+        ),
+        as_json: bool = flag("print the outcome as JSON", "--json"),
     ) -> int:
-        from suite.cli.options.handing_over import dry, show_submitted, submit_all, write_files
-        from suite.cli.options.site import with_site
-
         nodes = with_site(typed, work, nodes)
         launcher = nodes.launcher(kind, options)
         if output is not None:
@@ -85,9 +70,9 @@ def submission_of(name: str) -> Callable[..., int]:
             return dry(work, nodes, launcher, smoke, as_json)
         # where nothing is waited for, the JSON itself comes at once
         done = submit_all(work, nodes, launcher, smoke, waiting.detach, as_json, quiet=as_json and not kind.waits)
-        if as_json and done.body is not None:
-            print_json(done.body)
-        elif not as_json:
+        if as_json and not done.is_refused:
+            print_json(done.document())
+        elif not done.is_refused:
             show_submitted(done, nodes, waiting.detach)
         return done.code
 

@@ -2,39 +2,29 @@
 
 from pathlib import Path
 from shlex import quote
-from typing import Annotated
-
-import typer
 
 from suite.cli.exits import DONE, INTERRUPTED, command
+from suite.cli.options.declare import flag, option
 from suite.cli.options.fields import takes_groups
-from suite.cli.options.launchers import HERE, Device, Where
+from suite.cli.options.launchers import Device, Where
 from suite.cli.options.reading import print_json, rank_counts, seconds
-from suite.cli.options.work import USUAL_WORK, Names, Work
-from suite.spec.terminal import UsageError, say
+from suite.cli.options.work import Names, Work
+from suite.spec.terminal import UsageError, say, say_lines
 
 
 @command
 @takes_groups
 def tune(
-    work: Work = USUAL_WORK,
-    ranks: Annotated[str | None, typer.Option(help="number of ranks, or all", rich_help_panel="Work")] = None,
+    *,
+    work: Work,
+    ranks: str | None = option("number of ranks, or all", panel="Work"),
     device: Device = None,
-    budget: Annotated[
-        str, typer.Option(help="seconds of each backend's trials on each of its devices", rich_help_panel="Measuring")
-    ] = "30m",
-    knob: Annotated[
-        Names,
-        typer.Option(help="turn this knob alone; repeat for several [default: all that a stack has]"),
-    ] = None,
-    starts: Annotated[
-        int, typer.Option(min=2, help="starts in which the winners are measured again", rich_help_panel="Measuring")
-    ] = 3,
-    runs: Annotated[Path, typer.Option(help="folder of the study", rich_help_panel="Output")] = Path("tuned"),
-    where: Where = HERE,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="print the study and its answer as JSON", rich_help_panel="Output")
-    ] = False,
+    budget: str = option("seconds of each backend's trials on each of its devices", "30m", panel="Measuring"),
+    knob: Names = option("turn this knob alone; repeat for several [default: all that a stack has]"),
+    starts: int = option("starts in which the winners are measured again", 3, min=2, panel="Measuring"),
+    runs: Path = option("folder of the study", Path("tuned"), panel="Output"),
+    where: Where,
+    as_json: bool = flag("print the study and its answer as JSON", "--json", panel="Output"),
 ) -> int:
     """Search each backend's own layouts and knobs under equal budgets, and measure the winners again in turns.
 
@@ -54,9 +44,9 @@ def tune(
     from suite.tune.show import verdict_lines
 
     given = {"--track": work.track, "--profile": work.profile, "--until or --difference": work.stopping}
-    for option, value in given.items():
+    for name, value in given.items():
         if value:
-            raise UsageError(f"{option} means nothing to suite tune; leave it out")
+            raise UsageError(f"{name} means nothing to suite tune; leave it out")
     machine, launcher = where.open(device or ("cuda" if work.is_for_gpus else "auto"), work.backends)
     work = work.installed(machine).in_environments(machine)
     requests = work.requests(machine, rank_counts([] if ranks is None else [ranks], machine.max_ranks))
@@ -76,7 +66,6 @@ def tune(
     if as_json:
         print_json(course.study.model_dump(mode="json", by_alias=True))
         return DONE
-    for line in (*course.notes, *verdict_lines(course.study)):
-        say(line)
+    say_lines((*course.notes, *verdict_lines(course.study)))
     say(f"suite report {quote(str(runs))} -o report.md writes what each knob gave and how the searches went")
     return DONE

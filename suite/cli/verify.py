@@ -1,31 +1,29 @@
 """`suite verify`: derive records again, and say whether they and all else in the bundles fit together."""
 
-from __future__ import annotations
-
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
-import typer
-
+from suite.bundle.archive.index import archive_facts, archive_lines
+from suite.bundle.archive.opening import Opened, opened
+from suite.bundle.archive.signature import Signature, check
+from suite.bundle.evidence import checked_digest, digest_of_all
+from suite.bundle.imported.record import MARK
+from suite.bundle.imported.store import ImportFolder, find_all, verify_import
+from suite.bundle.store import Bundle
+from suite.bundle.verify import Verification, verify_all
+from suite.cli.archives import AllowedSigners
 from suite.cli.exits import BAD_USAGE, DONE, GATE_NOT_MET, command
+from suite.cli.options.declare import argument, flag, option
 from suite.cli.options.reading import print_json
-from suite.cli.unpack import AllowedSigners
 from suite.spec.terminal import UsageError, printable, say
+from suite.spec.width import terminal_columns, wrapped
+from suite.tune.check import StudyFile, verify_studies
 
-if TYPE_CHECKING:
-    from suite.bundle.archive.opening import Opened
-    from suite.bundle.archive.signature import Signature
-    from suite.bundle.imported.store import ImportFolder
-    from suite.bundle.store import Bundle
-    from suite.bundle.verify import Verification
-    from suite.tune.check import StudyFile
-
-    #: A bundle, another tool's log, or a study.
-    Run = Bundle | ImportFolder | StudyFile
-    Checked = tuple[Run, Verification]
+Run = Bundle | ImportFolder | StudyFile
+Checked = tuple[Run, Verification]
 
 #: As many as somebody reads: bundles of a status, lines of each, and bundles of which every one is told.
 _BUNDLES, _LINES, _ALL = 5, 4, 5
@@ -39,30 +37,18 @@ _WHO_WROTE = (
 
 @command
 def verify(
-    bundles: Annotated[
-        list[Path],
-        typer.Argument(metavar="BUNDLE", help="bundles, folders with bundles in them, or files of suite pack"),
-    ],
-    digest: Annotated[
-        str | None,
-        typer.Option(metavar="HEX", help="exit 3 unless this is the digest of the bundle, or of all bundles together"),
-    ] = None,
+    bundles: list[Path] = argument("bundles, folders with bundles in them, or files of suite pack", metavar="BUNDLE"),
+    digest: str | None = option(
+        "exit 3 unless this is the digest of the bundle, or of all bundles together", metavar="HEX"
+    ),
     allowed_signers: AllowedSigners = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print the outcome of every bundle as JSON")] = False,
+    as_json: bool = flag("print the outcome of every bundle as JSON", "--json"),
 ) -> int:
     """Derive each record again from the raw events of its bundle, and show what differs or does not fit together.
 
     Exit 3 when a record differs, a bundle is inconsistent or an archive is not signed as it should be, 2 when a bundle
     or an archive is damaged.
     """
-    from suite.bundle.archive.index import archive_lines
-    from suite.bundle.archive.opening import opened
-    from suite.bundle.evidence import checked_digest
-    from suite.bundle.imported.store import find_all, verify_import
-    from suite.bundle.verify import verify_all
-    from suite.spec.width import terminal_columns, wrapped
-    from suite.tune.check import verify_studies
-
     wanted = None if digest is None else checked_digest(digest)
     with opened(bundles) as places:
         signatures = _signatures(places, allowed_signers)
@@ -71,7 +57,9 @@ def verify(
             raise UsageError(f"no bundle in {', '.join(str(path) for path in bundles)}")
         checked: list[Checked] = [*verify_all(found, frozenset(places.folders))]
         checked += [(each, verify_import(each)) for each in imports]
-        whole = _whole([result for _, result in checked])
+        digests = [result.digest for _, result in checked if result.digest is not None]
+        # null where one has none
+        whole = digest_of_all(digests) if len(digests) == len(checked) else None
         studies = verify_studies(places.folders)
         if as_json:
             print_json([_facts(bundle, result, places, signatures) for bundle, result in (*checked, *studies)])
@@ -100,8 +88,6 @@ def verify(
 
 def _signatures(places: Opened, allowed: Path | None) -> dict[str, Signature]:
     """Of each archive by its name. Raises UsageError where signers are named and nothing can be signed."""
-    from suite.bundle.archive.signature import check
-
     if allowed is not None and not places.archives:
         raise UsageError("--allowed-signers is for files of suite pack; a folder has no signature")
     return {each.name: check(each.index_bytes, each.signature, allowed) for each in places.archives}
@@ -109,8 +95,6 @@ def _signatures(places: Opened, allowed: Path | None) -> dict[str, Signature]:
 
 def _facts(bundle: Run, result: Verification, places: Opened, signatures: dict[str, Signature]) -> dict[str, Any]:
     """Of a bundle of an archive with what is known of that."""
-    from suite.bundle.archive.index import archive_facts
-
     facts = {"bundle": places.shown(str(bundle.path)), **result.model_dump(mode="json")}
     if mark := _mark(bundle):
         facts["mark"] = mark
@@ -145,9 +129,6 @@ def _details(checked: Sequence[Checked]) -> Iterator[str]:
 
 def _mark(bundle: Run) -> str:
     """What must be known of an import wherever it is named; empty for a bundle."""
-    from suite.bundle.imported.record import MARK
-    from suite.bundle.imported.store import ImportFolder
-
     return MARK if isinstance(bundle, ImportFolder) else ""
 
 
@@ -155,20 +136,9 @@ def _summary(results: Sequence[Verification], one: str, several: str) -> str:
     """How many bundles, or studies, of each status, and how often each finding."""
     statuses = Counter(result.status for result in results).most_common()
     names = Counter(finding.name for result in results for finding in result.findings).most_common()
-    text = f"{len(results)} {one if len(results) == 1 else several}: {_counts(statuses)}"
-    return f"{text}; findings: {_counts(names)}" if names else text
-
-
-def _counts(counted: Sequence[tuple[str, int]]) -> str:
-    return ", ".join(f"{count} {name}" for name, count in counted)
-
-
-def _whole(results: Sequence[Verification]) -> str | None:
-    """The digest of all bundles together; null where one has none."""
-    from suite.bundle.evidence import digest_of_all
-
-    digests = [result.digest for result in results if result.digest is not None]
-    return digest_of_all(digests) if len(digests) == len(results) else None
+    counts = [", ".join(f"{count} {name}" for name, count in each) for each in (statuses, names)]
+    text = f"{len(results)} {one if len(results) == 1 else several}: {counts[0]}"
+    return f"{text}; findings: {counts[1]}" if names else text
 
 
 def _digest_line(whole: str | None, wanted: str | None) -> str:

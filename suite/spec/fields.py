@@ -25,8 +25,7 @@ class Declared:
     each entry; ``automatic``: on, off, or left to the backend; ``switch``: on or off; ``flag``: off unless asked for.
     ``reads``: what the texts typed for the option mean; they are read wherever the field is given texts.
     ``metavar``: what stands for a value in help, where that does not follow from the type; ``least``: of a number.
-    ``written``: ``when set`` for a field that came after manifests were hashed without it: left out, and so out of the
-    hash, where it has its default.
+    ``written``: always, or ``when set`` (``Later``).
     ``feature``: what a backend must have to honour it, as a message calls it, with ``{}`` for the value where it is
     told; a backend that does names the field in its ``extra_work``. ``None``: every backend honours it.
     ``label``: of a layout, its short name in tables with ``{}`` for the value; left out where it has its default.
@@ -50,6 +49,13 @@ class Declared:
     def _read(self, value: Any) -> Any:
         assert self.reads is not None and self.option is not None, "of an option that is read"
         return self.reads(self.option, value) if isinstance(value, (str, list, tuple)) else value
+
+
+@dataclass(frozen=True)
+class Later(Declared):
+    """Of a field that came after manifests were hashed without it: left out, and so out of the hash, at its default."""
+
+    written: Literal["always", "when set"] = "when set"
 
 
 class Declaring(Frozen):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, create_model, model_validator
 
 from suite.spec.base import Frozen
-from suite.spec.fields import Declared, Declaring, chosen, constrained, declared, is_default
+from suite.spec.fields import Declared, Declaring, Later, chosen, constrained, declared, is_default
 
 #: of the data parallel degree, which a scaling curve leaves out
 DATA_LABEL = "dp{}"
@@ -66,127 +66,99 @@ class Layout(Declaring):
     ] = Field(default=False, description="parameters in host memory (ZeRO-3 only)")
     gather_for_generation: Annotated[
         bool,
-        Declared(
+        Later(
             "--gather-for-generation",
             "gather ZeRO-3's weights once for a whole generation [default: where they fit]",
             "automatic",
-            written="when set",
             label="gather-gen",
         ),
     ] = Field(default=False, description="ZeRO-3's weights whole on every device while it generates")
     kernels: Annotated[
         Kernels,
-        Declared(
+        Later(
             "--kernels",
             "torch's kernels, or native: the stack's own compiled ones; repeat to compare",
             "compare",
-            written="when set",
             label="{} kernels",
         ),
     ] = Field(default="torch", description="whose kernels the engine runs")
 
     expert: Annotated[
-        int,
-        Declared(
-            "--ep", "Megatron expert parallel degree; repeat to compare", "compare", written="when set", label="ep{}"
-        ),
+        int, Later("--ep", "Megatron expert parallel degree; repeat to compare", "compare", label="ep{}")
     ] = Field(default=1, gt=0, description="expert parallel degree: over how many ranks the experts are spread")
     packing: Annotated[
-        bool,
-        Declared(
-            "--packing",
-            "score and train uneven samples end to end, without padding",
-            "switch",
-            written="when set",
-            label="packed",
-        ),
+        bool, Later("--packing", "score and train uneven samples end to end, without padding", "switch", label="packed")
     ] = Field(default=False, description="samples of a micro batch in one row, each attending to itself alone")
     balance: Annotated[
         bool,
-        Declared(
+        Later(
             "--balance",
             "deal uneven samples to ranks by length before scoring and training",
             "switch",
-            written="when set",
             label="balanced",
         ),
     ] = Field(default=False, description="replicas score and train nearly equal numbers of tokens")
     generation: Annotated[
         Generation,
-        Declared(
+        Later(
             "--generation",
             "hf, the training stack's own loop, or vllm, a colocated engine; repeat to compare",
             "compare",
-            written="when set",
             label="{}",
         ),
     ] = Field(default="hf", description="hf: generate on the training weights; vllm: in an engine that is given them")
     engine_sleep: Annotated[
         bool,
-        Declared(
+        Later(
             "--engine-sleep",
             "the generation engine frees its memory while the policy trains",
             "automatic",
-            written="when set",
             label="sleep",
         ),
     ] = Field(default=False, description="the generation engine holds no weights and no cache outside generation")
-    engine_memory: Annotated[
-        int,
-        Declared("--engine-memory", "percent of a GPU for vLLM", "compare", written="when set", label="mem{}%"),
-    ] = Field(default=0, ge=0, le=95, description="for its cache, in trainers for all of vLLM; 0: the stack's own")
+    engine_memory: Annotated[int, Later("--engine-memory", "percent of a GPU for vLLM", "compare", label="mem{}%")] = (
+        Field(default=0, ge=0, le=95, description="for its cache, in trainers for all of vLLM; 0: the stack's own")
+    )
     placement: Annotated[
         Placement,
-        Declared(
+        Later(
             "--placement",
             "colocated, or split: some ranks generate the next batch while the others train; repeat to compare",
             "compare",
-            written="when set",
             label="{}",
         ),
     ] = "colocated"
     generation_ranks: Annotated[
-        int,
-        Declared(
-            "--generation-ranks",
-            "ranks that generate under --placement split",
-            "compare",
-            written="when set",
-            label="g{}",
-        ),
+        int, Later("--generation-ranks", "ranks that generate under --placement split", "compare", label="g{}")
     ] = Field(default=0, ge=0, description="ranks that generate and do not train; 0 where all do both")
     engine: Annotated[
         Engine,
-        Declared(
+        Later(
             "--engine",
             "what a trainer with several engines trains on: deepspeed, ddp or fsdp2; repeat to compare",
             "compare",
-            written="when set",
             label="{}",
             label_order=-1,
         ),
     ] = Field(default="deepspeed", description="of a trainer that has a choice; means nothing to other backends")
     staleness: Annotated[
         int,
-        Declared(
+        Later(
             "--staleness",
             "publications of weights that an asynchronous trainer's samples may be behind; 0 is synchronous",
             "compare",
-            written="when set",
             label="async{}",
         ),
     ] = Field(default=0, ge=0, description="how many publications of weights old a consumed sample may be")
     bucket_elements: Annotated[
-        int,
-        Declared("--bucket-elements", "gradients reduced at once", "compare", written="when set", label="bucket{}"),
+        int, Later("--bucket-elements", "gradients reduced at once", "compare", label="bucket{}")
     ] = Field(default=0, ge=0, description="of a bucket, ZeRO's or on GPUs Megatron's; 0: the stack's own")
     sampler: Annotated[
         Sampler,
-        Declared(
+        Later(
             "--sampler",
             "verl's own look for finished samples every 2 s, or a fast one every 0.02 s; repeat to compare",
             "compare",
-            written="when set",
             label="{} sampler",
         ),
     ] = Field(default="own", description="how verl's trainer waits for samples; means nothing to other backends")

@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from suite.spec.base import Frozen, Track, digest
 from suite.spec.device import Precision
-from suite.spec.fields import Declared, Declaring
+from suite.spec.fields import Declaring, Later
 from suite.spec.layout import Layout
 from suite.spec.shape import Shape
 from suite.spec.typed import MOST_ITERATIONS, MOST_SECONDS
@@ -63,7 +63,7 @@ class Backend(Declaring):
 
     name: str
     kind: Literal["engine", "trainer"]
-    environment: Annotated[str | None, Declared(written="when set")] = Field(
+    environment: Annotated[str | None, Later()] = Field(
         default=None,
         pattern=ENVIRONMENT,
         description="which of several of this backend, as its user calls it",
@@ -81,22 +81,22 @@ class Measure(Declaring):
     device: Literal["cpu", "cuda"]
     precision: Precision
     threads_per_rank: int = Field(default=1, gt=0, description="OMP_NUM_THREADS and torch's threads of each rank")
-    bind: Annotated[Literal["none", "near-gpu"], Declared(written="when set")] = Field(
+    bind: Annotated[Literal["none", "near-gpu"], Later()] = Field(
         default="none", description="near-gpu: each rank runs on the CPUs near its GPU, where the node tells them"
     )
-    variables: Annotated[dict[str, str], Declared(written="when set")] = Field(
+    variables: Annotated[dict[str, str], Later()] = Field(
         default={},
         description="variables that the user gave every rank, but for secrets; the manifest tells of them, and whoever "
         "runs it again gives them again",
     )
-    profile: Annotated[bool, Declared(written="when set")] = Field(
+    profile: Annotated[bool, Later()] = Field(
         default=False, description="after the counted iterations, one more under torch's profiler, which counts nowhere"
     )
-    turns: Annotated[Literal["rounds", "iterations"], Declared(written="when set")] = Field(
+    turns: Annotated[Literal["rounds", "iterations"], Later()] = Field(
         default="rounds",
         description="iterations: rows that were started together take turns, one running while the others wait blocked",
     )
-    turn_length: Annotated[int | None, Declared(written="when set")] = Field(
+    turn_length: Annotated[int | None, Later()] = Field(
         default=None,
         ge=1,
         le=255,
@@ -131,7 +131,7 @@ class Work(Declaring):
     replica_rollouts: int = Field(gt=0, description="samples of one data-parallel replica")
     replica_batch: int = Field(gt=0, description="samples of one replica in one optimizer step")
     micro_batch: int = Field(gt=0)
-    lengths: Annotated[SampleLengths | None, Declared(written="when set")] = Field(
+    lengths: Annotated[SampleLengths | None, Later()] = Field(
         default=None, description="of all samples of every iteration, where they are uneven"
     )
 
@@ -149,15 +149,15 @@ class Run(Declaring):
     id: str
     plan: str = Field(description="hash of the request the run belongs to")
     repeat: int = Field(ge=1)
-    stopping: Annotated[Stopping | None, Declared(written="when set")] = Field(
+    stopping: Annotated[Stopping | None, Later()] = Field(
         default=None, description="the rule by which its row gets more runs; absent: a fixed number of repeats"
     )
-    iterations: Annotated[int | None, Declared(written="when set")] = Field(
+    iterations: Annotated[int | None, Later()] = Field(
         default=None,
         gt=0,
         description="counted iterations of this run, where the rule chose others than the measure has",
     )
-    base: Annotated[str | None, Declared(written="when set")] = Field(
+    base: Annotated[str | None, Later()] = Field(
         default=None, pattern=ENVIRONMENT, description="the environment that was named first, of a run in another one"
     )
 
@@ -176,7 +176,7 @@ class Manifest(Declaring):
     limits: Limits
     track: Track = "equal-config"
     stack: dict[str, str] = Field(description="package -> version the worker must find")
-    stack_code: Annotated[dict[str, str], Declared(written="when set")] = Field(
+    stack_code: Annotated[dict[str, str], Later()] = Field(
         default={}, description="package -> digest of the code that the worker must find; none for runs in an image"
     )
     hash: str

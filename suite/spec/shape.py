@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from suite.spec.base import Frozen
-from suite.spec.fields import Declared, Declaring
+from suite.spec.fields import Declaring, Later
 
 Architecture = Literal["gpt2", "opt", "llama", "qwen2", "qwen3", "mixtral", "qwen3_moe"]
 #: Families with rotary positions, RMSNorm and a gated SiLU MLP without biases.
@@ -71,17 +71,17 @@ class Shape(Declaring):
     vocab: int = Field(gt=0, description="vocabulary before any padding")
     positions: int = Field(gt=0, description="longest sequence, prompt and response together")
     tied_embeddings: bool = True
-    head_width: Annotated[int | None, Declared(written="when set")] = Field(
+    head_width: Annotated[int | None, Later()] = Field(
         default=None, gt=0, description="width of one head; null: hidden / heads"
     )
-    norm_epsilon: Annotated[float | None, Declared(written="when set")] = Field(
+    norm_epsilon: Annotated[float | None, Later()] = Field(
         default=None, gt=0, lt=1, description="of LayerNorm or RMSNorm; null: 1e-5, or 1e-6 where positions rotate"
     )
-    rope_theta: Annotated[float | None, Declared(written="when set")] = Field(
+    rope_theta: Annotated[float | None, Later()] = Field(
         default=None, gt=0, description="base of the rotary frequencies; null: 10000"
     )
-    rope_scaling: Annotated[RopeScaling | None, Declared(written="when set")] = None
-    experts: Annotated[Experts | None, Declared(written="when set")] = None
+    rope_scaling: Annotated[RopeScaling | None, Later()] = None
+    experts: Annotated[Experts | None, Later()] = None
     note: str | None = Field(default=None, description="what a reader must know about this shape")
     source: str | None = Field(default=None, description="where the shape was read")
 

@@ -2,6 +2,7 @@
 and moves, colours or reverses nothing."""
 
 import sys
+from collections.abc import Iterable
 from typing import Literal
 
 _told: Literal["errors", "notes", "everything"] = "notes"
@@ -36,6 +37,12 @@ def plain(text: str) -> str:
 def say(text: object = "", err: bool = False) -> None:
     """Print lines, on standard output or on standard error. All that a command prints as text goes through here."""
     print(plain(str(text)), file=sys.stderr if err else sys.stdout, flush=True)
+
+
+def say_lines(lines: Iterable[object]) -> None:
+    """The same of several."""
+    for line in lines:
+        say(line)
 
 
 def note(text: object) -> None:

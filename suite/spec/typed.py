@@ -29,8 +29,8 @@ MOST_SAMPLES = 1 << 24
 MOST_LENGTHS = 500_000
 
 
-def first_beyond(value: Any, most: float = MOST) -> tuple[str, ...] | None:
-    """The path to a number within JSON-like data that is no finite one up to ``most``; ``None`` where all are.
+def first_beyond(value: Any) -> tuple[str, ...] | None:
+    """The path to a number within JSON-like data that is no finite one up to ``MOST``; ``None`` where all are.
 
     Steps of the path are names and positions. Does not recurse, so that depth is no matter.
     """
@@ -40,22 +40,22 @@ def first_beyond(value: Any, most: float = MOST) -> tuple[str, ...] | None:
         if isinstance(part, dict):
             left += [((*path, str(name)), inner) for name, inner in part.items()]
         elif isinstance(part, (list, tuple)):
-            if not _all_small(part, most):
+            if not _all_small(part):
                 left += [((*path, str(position)), inner) for position, inner in enumerate(part)]
-        elif not _is_small(part, most):
+        elif not _is_small(part):
             return path
     return None
 
 
-def _is_small(value: Any, most: float) -> bool:
+def _is_small(value: Any) -> bool:
     if isinstance(value, float):
-        return math.isfinite(value) and abs(value) <= most
-    return not isinstance(value, int) or abs(value) <= most
+        return math.isfinite(value) and abs(value) <= MOST
+    return not isinstance(value, int) or abs(value) <= MOST
 
 
-def _all_small(values: Any, most: float) -> bool:
+def _all_small(values: Any) -> bool:
     """Whether a long list of whole numbers is: as the lengths of samples are, of which there may be a million."""
-    return all(type(value) is int for value in values) and all(-most <= value <= most for value in values)
+    return all(type(value) is int for value in values) and all(-MOST <= value <= MOST for value in values)
 
 
 _DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?")

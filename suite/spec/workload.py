@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 
 from suite.spec.algorithms import PPO_NAME, Algorithm, declarations
 from suite.spec.base import Frozen
-from suite.spec.fields import Declared, Declaring
+from suite.spec.fields import Declared, Declaring, Later
 from suite.spec.lengths import Lengths
 from suite.spec.typed import MOST_SAMPLES
 
@@ -111,35 +111,29 @@ class Workload(Declaring):
     )
     algorithm: Annotated[
         Algorithm,
-        Declared(
+        Later(
             "--algorithm",
             f"{_ALGORITHMS}, with its options: grpo:kl_coefficient=0.001,clip_high=0.28",
-            written="when set",
             feature="algorithm {}",
         ),
     ] = Field(default=PPO_ALGORITHM, description="what is learned from the samples; null in old manifests: PPO")
     group: Annotated[
         int,
-        Declared(
+        Later(
             "--group",
             "samples of each prompt [default: the algorithm's, or less where it does not divide --rollouts]",
-            written="when set",
             feature="groups of {} samples",
         ),
     ] = Field(default=1, gt=0, le=MOST_SAMPLES, description="samples of each prompt")
     prompt_lengths: Annotated[
-        Lengths | None,
-        Declared(
-            "--prompt-lengths", "uneven prompts, as --lengths", written="when set", feature="prompts of uneven length"
-        ),
+        Lengths | None, Later("--prompt-lengths", "uneven prompts, as --lengths", feature="prompts of uneven length")
     ] = None
     lengths: Annotated[
         Lengths | None,
-        Declared(
+        Later(
             "--lengths",
             "uneven responses: lognormal:mean=512,sigma=0.6,cap=4096[,at-cap=0.1][,group-correlation=0.3], list:FILE "
             "or fixed:512",
-            written="when set",
             feature="responses of uneven length",
         ),
     ] = Field(default=None, description="of responses; null: new_tokens each")
@@ -157,10 +151,10 @@ class Workload(Declaring):
     trainable_layers: Annotated[int | None, Declared("--trainable-layers", "train only the last N layers")] = Field(
         default=None, ge=0, description="last layers that train; null: all"
     )
-    lora_rank: Annotated[int | None, Declared(written="when set", feature="LoRA adapters")] = Field(
+    lora_rank: Annotated[int | None, Later(feature="LoRA adapters")] = Field(
         default=None, gt=0, description="the blocks' weight matrices are frozen, each beside an adapter of this rank"
     )
-    critic: Annotated[Critic | None, Declared(written="when set", feature="separate critic")] = Field(
+    critic: Annotated[Critic | None, Later(feature="separate critic")] = Field(
         default=None, description="null: a value head on the policy"
     )
     reference: Annotated[

@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from statistics import fmean
 
 from suite.conduct.planning.plan import Plan
 from suite.conduct.planning.turns import Point, Turning, take_seats
-from suite.conduct.running.in_turns import run_in_turns
+from suite.conduct.running.in_turns import in_turns
 from suite.conduct.running.ledger import Settings, View
 from suite.conduct.running.session import Summary, run_plan
 from suite.launch.outcome import Launcher
@@ -100,9 +101,8 @@ class Confirmation:
     def run(self, settings: Settings, launcher: Launcher, view: View) -> Summary:
         """Make the runs that are not there yet."""
         plan = Plan(id=self._study.question.digest[:12], manifests=tuple(self._manifests), skipped=(), notes=())
-        if not self._starts:
-            return run_plan(plan, settings, launcher, view)
-        return run_in_turns(plan, settings, launcher, view, lambda manifest: self._starts.get(manifest.run.id))
+        way = partial(in_turns, group=lambda manifest: self._starts.get(manifest.run.id))
+        return run_plan(plan, settings, launcher, view, way)
 
 
 def gave_most(trials: Sequence[Trial], turned: Mapping[str, Value], default: Mapping[str, Value]) -> list[str]:

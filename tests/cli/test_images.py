@@ -32,7 +32,7 @@ def test_the_list_works_without_an_engine_and_says_what_it_cannot_know() -> None
 @pytest.fixture
 def _engine(monkeypatch: pytest.MonkeyPatch) -> None:
     """A runtime that answers, and is asked nothing."""
-    monkeypatch.setattr("suite.launch.docker.connection.connect", Mock())
+    monkeypatch.setattr("suite.cli.images.connect", Mock())
 
 
 @pytest.mark.usefixtures("_engine")
@@ -41,7 +41,7 @@ def _engine(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_lock_tells_a_digest_that_differs_and_registries_that_do_not_answer(monkeypatch, found, code):
     answers = [Answer(base=f"b{i}", reference=f"b:{i}", locked=OLD, found=one) for i, one in enumerate(found)]
-    monkeypatch.setattr("suite.images.digests.ask", lambda api, bases: answers)
+    monkeypatch.setattr("suite.cli.images.ask", lambda api, bases: answers)
     done = suite("images", "lock")
     assert done.exit_code == code
     assert ("differs from the locked one" in done.stdout) is (NEW in found)
@@ -52,7 +52,7 @@ def test_lock_tells_a_digest_that_differs_and_registries_that_do_not_answer(monk
 @pytest.mark.usefixtures("_engine")
 @pytest.mark.parametrize("found", [[], [Difference(where="stack: torch", expected="2", found="1")]])
 def test_check_fails_its_gate_on_a_difference(monkeypatch: pytest.MonkeyPatch, found: list[Difference]) -> None:
-    monkeypatch.setattr("suite.images.check.check_image", lambda *_: found)
+    monkeypatch.setattr("suite.cli.images.check_image", lambda *_: found)
     shown, body = suite("images", "check", "engines"), suite("images", "check", "engines", "--json")
     assert shown.exit_code == body.exit_code == (3 if found else 0)
     assert len(json.loads(body.stdout)["differences"]) == len(found)
@@ -62,7 +62,7 @@ def test_check_fails_its_gate_on_a_difference(monkeypatch: pytest.MonkeyPatch, f
 @pytest.mark.usefixtures("_engine")
 def test_a_failed_build_shows_its_end_and_is_no_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
     failed = BuildFailed(Step(4, 9, "RUN make"), ["compiling", "no space left"], Path("build.log"))
-    monkeypatch.setattr("suite.images.build.build_image", Mock(side_effect=failed))
+    monkeypatch.setattr("suite.cli.images.build_image", Mock(side_effect=failed))
     done = suite("images", "build", "engines")
     error = "error: step 4 of 9 (RUN make) failed: no space left; all of its output is in build.log"
     assert (done.exit_code, done.stderr) == (1, f"  compiling\n{error}\n")
@@ -70,8 +70,8 @@ def test_a_failed_build_shows_its_end_and_is_no_mistake(monkeypatch: pytest.Monk
 
 @pytest.mark.usefixtures("_engine")
 def test_check_copies_the_list_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("suite.images.check.check_image", lambda *_: [])
-    monkeypatch.setattr("suite.images.inside.copy_out", lambda *_: b"{}")
+    monkeypatch.setattr("suite.cli.images.check_image", lambda *_: [])
+    monkeypatch.setattr("suite.cli.images.copy_out", lambda *_: b"{}")
     assert suite("images", "check", "engines", "--sbom", tmp_path / "list.json").exit_code == 0
     assert (tmp_path / "list.json").read_bytes() == b"{}"
     assert "there is no folder /no/such" in refused("images", "check", "engines", "--sbom", "/no/such/list.json")

@@ -78,7 +78,7 @@ class TestLogs:
             return "RUNNING"
 
         queue(monkeypatch, "RUNNING", write_third, "COMPLETED")
-        monkeypatch.setattr(reading.follow_log, "__defaults__", (0.0,))
+        monkeypatch.setattr(reading, "POLL_SECONDS", 0.0)
         done = suite("logs", submitted.run_id, "--runs", tmp_path, "--follow", "--only", "node-0")
         assert done.stdout.splitlines() == ["first red", "third"]
         assert [line.split()[0] for line in done.stderr.splitlines()] == ["RUNNING", "COMPLETED"]

@@ -7,6 +7,7 @@ import pytest
 
 from suite.cli.options.handing_over import HandingOver, tell_network
 from suite.conduct.cluster.smoke import smoke_plan, smoke_root
+from suite.conduct.cluster.to_do import ToDo
 from suite.launch.cluster.launcher import NodeSetup
 from suite.report.facts.entry import Entry
 from suite.report.facts.environment import environment_differences
@@ -211,7 +212,8 @@ def test_it_is_told_by_submit_and_by_collect(tmp_path, monkeypatch, capsys):
         monkeypatch.setattr(f"{module}.find_scheduler", lambda name: toy_cluster.ToyScheduler(), raising=False)
     manifest = synthetic_manifest(layout=Layout(nodes=1, devices_per_node=2, data=2))
     first = smoke_plan([manifest], STACKS, {"deepspeed": None}, tmp_path)
-    handing = HandingOver(Waiting(toy_cluster.ToySettings(lane="fast"), NodeSetup(python="python")), False, False)
+    waiting = Waiting(toy_cluster.ToySettings(lane="fast"), NodeSetup(python="python"))
+    handing = HandingOver(waiting, ToDo(manifests=()), False, False)
     assert handing.smoke(first, tmp_path)
     told = "network within a node, gloo: all-reduce 2.00 GB/s"
     assert told in capsys.readouterr().out

@@ -1,27 +1,24 @@
 """Before anything is started: what is expected of the runs, which take turns, and a refusal of what should not be."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, cast
+from pathlib import Path
+from typing import Any, Literal, cast
 
 from suite.cli.exits import DONE
 from suite.cli.options.reading import print_json
+from suite.cli.options.work import Work
+from suite.conduct.planning.machine import Machine
+from suite.conduct.planning.plan import Plan
+from suite.conduct.planning.preflight import Preflight
+from suite.conduct.planning.request import RunState
+from suite.conduct.planning.turns import Turning, start_of, turns_refused
+from suite.conduct.running.state import states
+from suite.launch.outcome import Launcher
 from suite.spec.base import UsageError
+from suite.spec.manifest import Manifest
 from suite.spec.terminal import is_quiet, say
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from suite.cli.options.work import Work
-    from suite.conduct.planning.machine import Machine
-    from suite.conduct.planning.plan import Plan
-    from suite.conduct.planning.preflight import Preflight
-    from suite.conduct.planning.request import RunState
-    from suite.conduct.planning.turns import Turning
-    from suite.launch.outcome import Launcher
-    from suite.spec.manifest import Manifest
+from suite.spec.width import terminal_columns, wrapped
 
 
 def still_to_do(states: Sequence[tuple[Manifest, RunState]], retry_failed: bool) -> set[str]:
@@ -61,7 +58,6 @@ def show_plan(
     Raises as ``refuse``.
     """
     from suite.conduct.planning.show import plan_rows, print_plan
-    from suite.conduct.running.state import states
 
     now = states(plan.manifests, root)
     to_do = still_to_do(now, retry_failed)
@@ -80,8 +76,6 @@ def show_plan(
 
 def warn(start: str, line: str) -> None:
     """A line on standard error, broken at words where that is a terminal; with -q no note and no warning."""
-    from suite.spec.width import terminal_columns, wrapped
-
     if not (is_quiet() and start in ("note: ", "warning: ")):
         say("\n".join(wrapped(line, terminal_columns(sys.stderr), start, "  ")), err=True)
 
@@ -90,8 +84,6 @@ def turning_here(
     turns: str | None, length: int | None, machine: Machine, launcher: Launcher, runs_at_once: int
 ) -> Turning:
     """What the options ask for, and what speaks against it here. Raises UsageError."""
-    from suite.conduct.planning.turns import Turning, turns_refused
-
     if turns not in (None, "iterations", "rounds"):
         raise UsageError(f"--turns is iterations or rounds, not {turns!r}")
     if length is not None and turns == "rounds":
@@ -112,8 +104,6 @@ def turning_here(
 
 def tell_of_turns(plan: Plan, to_do: Collection[str]) -> None:
     """Lines on standard error: why rows are run in rounds, and which runs have lost their partners."""
-    from suite.conduct.planning.turns import start_of
-
     for reason in plan.in_rounds:
         warn("note: ", f"rounds, not turns by iteration: {reason}")
     starts = [(start_of(manifest, plan.seats), manifest) for manifest in plan.manifests if manifest.hash in plan.seats]

@@ -1,30 +1,33 @@
 """Options of every command that renders or submits runs for a cluster: on which nodes, with which stack."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import Any
 
-import typer
-
+from suite.backends.registry import read_interpreters
+from suite.cli.options.check import refuse, warn
+from suite.cli.options.declare import flag, group, option
+from suite.cli.options.fields import option_of, settings_of
 from suite.cli.options.reading import Python, checked
 from suite.cli.options.work import Work
+from suite.conduct.cluster.machine import ClusterMachine, cluster_machine, plan_again, require_layout
+from suite.conduct.cluster.smoke import smoke_plan
+from suite.conduct.cluster.to_do import ToDo, prepare, to_do
+from suite.conduct.planning.machine import measured_with
+from suite.conduct.planning.plan import Plan, make_joint_plan
+from suite.conduct.planning.preflight import Preflight, preflight
+from suite.conduct.planning.request import Request
+from suite.conduct.running.rerun import read_manifest
+from suite.launch.cluster.launcher import ClusterLauncher, Document, NodeSetup
+from suite.launch.idle import REQUIRE_IDLE
+from suite.launch.job import Mount
+from suite.spec.manifest import Manifest
+from suite.spec.redaction import is_secret
 from suite.spec.terminal import UsageError, note
 from suite.spec.typed import counts, pairs
-
-if TYPE_CHECKING:
-    from suite.conduct.cluster.machine import ClusterMachine
-    from suite.conduct.cluster.to_do import ToDo
-    from suite.conduct.planning.plan import Plan
-    from suite.conduct.planning.preflight import Preflight
-    from suite.conduct.planning.request import Request
-    from suite.launch.cluster.launcher import ClusterLauncher, Document
-    from suite.launch.job import Mount
-    from suite.spec.manifest import Manifest
 
 DEFAULT_GPUS_PER_NODE = 8
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -32,77 +35,46 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NO_SECRETS = frozenset(("NCCL_IB_PKEY", "TOKENIZERS_PARALLELISM"))
 
 
-@dataclass(frozen=True)
+@group("Nodes")
 class Nodes:
     """The cluster's side of a plan."""
 
-    HEADING: ClassVar = "Nodes"
-
-    nodes: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="N", help="nodes of each run; 1,2,4 or repeated: a run on each [default: 1, or the preset's]"
-        ),
-    ] = None
-    gpus_per_node: Annotated[
-        int | None, typer.Option(min=1, help="GPUs, and so ranks, of each node [default: 8, or the preset's]")
-    ] = None
-    device: Annotated[str, typer.Option(help="cuda or cpu")] = "cuda"
-    gpu: Annotated[
-        str | None,
-        typer.Option(help="the nodes' GPU by its name in the catalogue: what layouts, limits and cost are planned by"),
-    ] = None
-    image: Annotated[str | None, typer.Option(help="container image, best by digest", rich_help_panel="Containers")] = (
-        None
+    nodes: list[str] | None = option(
+        "nodes of each run; 1,2,4 or repeated: a run on each [default: 1, or the preset's]", metavar="N"
     )
+    gpus_per_node: int | None = option("GPUs, and so ranks, of each node [default: 8, or the preset's]", min=1)
+    device: str = option("cuda or cpu", "cuda")
+    gpu: str | None = option(
+        "the nodes' GPU by its name in the catalogue: what layouts, limits and cost are planned by"
+    )
+    image: str | None = option("container image, best by digest", panel="Containers")
     python: Python = None
-    stack: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="PACKAGE=VERSION|FILE",
-            help="versions on the nodes, where no lock file and no interpreter here says them, or a file of "
-            "`suite images stack`, which is found beside an image file; repeat",
-        ),
-    ] = None
-    env: Annotated[
-        list[str] | None, typer.Option(help="NAME=VALUE for every rank, e.g. NCCL_SOCKET_IFNAME=eth0; repeat")
-    ] = None
-    mount: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="SOURCE:TARGET",
-            help="SOURCE:TARGET[:rw] of a container, absolute paths; repeat",
-            rich_help_panel="Containers",
-        ),
-    ] = None
-    require_idle: Annotated[
-        bool, typer.Option("--require-idle", help="fail a run whose GPUs something else uses, before it measures")
-    ] = False
-    site: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="site file: what these options are on this cluster, unless given here; none: go without "
-            "[default: ~/.config/suite/site.yaml, where there is one]",
-        ),
-    ] = None
-    manifest: Annotated[
-        Path | None,
-        typer.Option(
-            help="a bundle, or its manifest.json: run that again, --repeats times, in the place of options of the work",
-            rich_help_panel="Measuring",
-        ),
-    ] = None
-    runs: Annotated[Path, typer.Option(help="results folder")] = Path("runs")
-    retry_failed: Annotated[bool, typer.Option(help="run again what failed before", rich_help_panel="Measuring")] = (
-        False
+    stack: list[str] | None = option(
+        "versions on the nodes, where no lock file and no interpreter here says them, or a file of "
+        "`suite images stack`, which is found beside an image file; repeat",
+        metavar="PACKAGE=VERSION|FILE",
     )
+    env: list[str] | None = option("NAME=VALUE for every rank, e.g. NCCL_SOCKET_IFNAME=eth0; repeat")
+    mount: list[str] | None = option(
+        "SOURCE:TARGET[:rw] of a container, absolute paths; repeat",
+        metavar="SOURCE:TARGET",
+        panel="Containers",
+    )
+    require_idle: bool = flag("fail a run whose GPUs something else uses, before it measures")
+    site: str | None = option(
+        "site file: what these options are on this cluster, unless given here; none: go without "
+        "[default: ~/.config/suite/site.yaml, where there is one]",
+        metavar="FILE",
+    )
+    manifest: Path | None = option(
+        "a bundle, or its manifest.json: run that again, --repeats times, in the place of options of the work",
+        panel="Measuring",
+    )
+    runs: Path = option("results folder", Path("runs"))
+    retry_failed: bool = option("run again what failed before", False, panel="Measuring")
 
     def launcher(self, kind: type[ClusterLauncher], options: Any) -> ClusterLauncher:
         """A launcher of this kind with the user's options. Raises UsageError; its notes go to standard error."""
-        from suite.cli.options.fields import settings_of
-        from suite.launch.cluster.launcher import NodeSetup
-
         python = self.interpreter(kind.image_python)
         setup = NodeSetup(python=python, image=self.image, env=self.variables(), mounts=self.mounts())
         settings = settings_of(options, kind.options)
@@ -113,9 +85,6 @@ class Nodes:
 
     def look(self, work: Work, launcher: ClusterLauncher) -> tuple[Plan, Preflight]:
         """Every run that is asked for, and what is expected of it. Raises UsageError."""
-        from suite.conduct.planning.plan import make_joint_plan
-        from suite.conduct.planning.preflight import preflight
-
         if self.manifest is not None:
             return self._look_again(self.manifest, work, launcher)
         if work.stopping is not None:
@@ -133,11 +102,6 @@ class Nodes:
 
     def _look_again(self, path: Path, work: Work, launcher: ClusterLauncher) -> tuple[Plan, Preflight]:
         """The runs of a manifest that is measured once more. Raises UsageError for options that it speaks of."""
-        from suite.cli.options.fields import option_of
-        from suite.conduct.cluster.machine import plan_again, require_layout
-        from suite.conduct.planning.preflight import preflight
-        from suite.conduct.running.rerun import read_manifest
-
         given = [field.name for field in fields(work) if getattr(work, field.name) != field.default]
         extra = [option_of(name) for name in given if name not in ("repeats", "force", "price")]
         if extra:
@@ -157,9 +121,6 @@ class Nodes:
     def documents(self, work: Work, launcher: ClusterLauncher) -> tuple[list[Document], ToDo]:
         """What the scheduler takes for all runs that are still to be done. Raises UsageError, also for runs that are
         not expected to fit or to end in time. What is expected of the others goes to standard error."""
-        from suite.cli.options.check import refuse, warn
-        from suite.conduct.cluster.to_do import prepare, to_do
-
         plan, found = self.look(work, launcher)
         for entry in plan.skipped:
             note(f"not possible: {entry.backend} {entry.size} on {entry.ranks} ranks: {entry.reason}")
@@ -173,8 +134,6 @@ class Nodes:
 
     def smoke(self, work: Work, launcher: ClusterLauncher, manifests: Sequence[Manifest]) -> tuple[Manifest, ...]:
         """The short first runs before these, one for each backend. Raises UsageError."""
-        from suite.conduct.cluster.smoke import smoke_plan
-
         machine = self.machine(launcher)
         backends = work.backends
         memory = machine.device_memory_bytes
@@ -188,7 +147,7 @@ class Nodes:
     def _requests(self, work: Work, machine: ClusterMachine) -> tuple[Request, ...]:
         counts = self.counts
         if counts or self.gpus_per_node is not None or work.preset is None:
-            return work.over_nodes(machine, counts or (1,), self.ranks_per_node)
+            return work.requests(machine, (self.ranks_per_node,), counts or (1,))
         return work.requests(machine, ())
 
     @property
@@ -200,8 +159,6 @@ class Nodes:
         if self.image is not None:
             # the variable behind --python speaks of this machine
             return image_python
-        from suite.backends.registry import read_interpreters
-
         asked = read_interpreters(self.python or ())
         if asked.named:
             raise UsageError("a cluster's nodes have one interpreter for all: --python is PATH here, not NAME=PATH")
@@ -209,9 +166,6 @@ class Nodes:
 
     def machine(self, launcher: ClusterLauncher) -> ClusterMachine:
         """Raises UsageError."""
-        from suite.conduct.cluster.machine import cluster_machine
-        from suite.conduct.planning.machine import measured_with
-
         if self.device not in ("cpu", "cuda"):
             raise UsageError(f"--device of a cluster's nodes is cuda or cpu, not {self.device!r}")
         files = [Path(text) for text in self.stack or () if "=" not in text]
@@ -229,9 +183,6 @@ class Nodes:
 
     def variables(self) -> dict[str, str]:
         """What ``--env`` and ``--require-idle`` set. Raises UsageError for what is no variable, or a secret."""
-        from suite.launch.idle import REQUIRE_IDLE
-        from suite.spec.redaction import is_secret
-
         given = pairs("--env", self.env or ())
         for name in given:
             if not _VARIABLE.fullmatch(name):
@@ -245,8 +196,6 @@ class Nodes:
 
     def mounts(self) -> tuple[Mount, ...]:
         """What ``--mount`` shows to the ranks. Raises UsageError for what is no pair of absolute paths."""
-        from suite.launch.job import Mount
-
         found = []
         for text in self.mount or ():
             source, target, *mode = text.split(":")[:3] if text.count(":") in (1, 2) else ("", "")

@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field as DataField
 from dataclasses import field, fields, is_dataclass, make_dataclass, replace
 from types import UnionType
-from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 import typer
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from typer.models import OptionInfo
 
+from suite.cli.options.declare import for_typer
 from suite.cli.options.reading import checked
 from suite.spec.fields import Declared, declared, switched_on
 from suite.spec.layout import Layout
@@ -142,11 +143,11 @@ def option_of(name: str) -> str:
 def takes_groups(function: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the fields of each parameter that is a data class as options, in the place of that parameter."""
     groups = _groups(function)
-    shown = [
-        option.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-        for name, parameter in inspect.signature(function, eval_str=True).parameters.items()
-        for option in (_options(groups[name]).values() if name in groups else (parameter,))
-    ]
+    shown: list[inspect.Parameter] = []
+    for name, parameter in inspect.signature(function, eval_str=True).parameters.items():
+        shown += (
+            _options(groups[name]) if name in groups else [for_typer(name, parameter.annotation, parameter.default)]
+        )
 
     @functools.wraps(function)
     def run(**given: Any) -> Any:
@@ -170,13 +171,17 @@ def _groups(function: Callable[..., Any]) -> dict[str, type[Any]]:
     return {name: cast("type[Any]", each.annotation) for name, each in own.items() if is_dataclass(each.annotation)}
 
 
-def _options(group: type) -> dict[str, inspect.Parameter]:
+def _options(group: type) -> list[inspect.Parameter]:
     """The fields as parameters. An option without a heading of its own has its class's (``HEADING``) in help."""
-    found = dict(inspect.signature(group, eval_str=True).parameters)
+    kinds = get_type_hints(group, include_extras=True)
+    found = {
+        each.name: for_typer(each.name, kinds[each.name], each if "typer" in each.metadata else each.default)
+        for each in fields(group)
+    }
     for owner in reversed(group.__mro__):
         heading = vars(owner).get("HEADING")
         for name in inspect.get_annotations(owner) if heading else ():
             facts = get_args(found[name].annotation) if name in found else ()
-            for option in (fact for fact in facts if isinstance(fact, OptionInfo)):
-                option.rich_help_panel = option.rich_help_panel or heading
-    return found
+            for info in (fact for fact in facts if isinstance(fact, OptionInfo)):
+                info.rich_help_panel = info.rich_help_panel or heading
+    return [*found.values()]

@@ -1,16 +1,16 @@
 """What `suite submit` does with each document, or would do: shown as it happens."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 from suite.bundle.record import Record
 from suite.cli.exits import DONE, RUN_FAILED
 from suite.cli.options.check import show_plan, still_to_do, warn
+from suite.cli.options.cluster import Nodes
 from suite.cli.options.reading import print_json
+from suite.cli.options.work import Work
 from suite.conduct.cluster.hand_over import hand_over, write_documents
 from suite.conduct.cluster.smoke import smoke_documents, smoke_root
 from suite.conduct.cluster.standing import collect_run, wait_until_over
@@ -20,13 +20,10 @@ from suite.conduct.running.state import states
 from suite.launch.cluster.launcher import ClusterLauncher, Document
 from suite.launch.cluster.submission import Submission
 from suite.launch.outcome import NEXT_STEPS
+from suite.report.facts.slow_network import CONVENTION, network_checks
 from suite.spec.base import UsageError, printable
 from suite.spec.manifest import Manifest
-from suite.spec.terminal import note, say
-
-if TYPE_CHECKING:
-    from suite.cli.options.cluster import Nodes
-    from suite.cli.options.work import Work
+from suite.spec.terminal import note, say, say_lines
 
 #: documents of which a dry run shows every line
 _SHOWN = 12
@@ -35,14 +32,30 @@ _SHOWN = 12
 class HandingOver:
     """Documents go to the cluster one after the other; what became of their runs is kept."""
 
-    def __init__(self, launcher: ClusterLauncher, quiet: bool, to_stderr: bool) -> None:
-        self.submitted: list[Submission] = []
-        self.statuses: dict[str, str] = {}
+    def __init__(self, launcher: ClusterLauncher, left: ToDo, quiet: bool, to_stderr: bool) -> None:
+        """``left``: what of the plan is to be done, and with whom the rest is."""
+        self.left = left
+        #: a first, short run failed, and nothing else was submitted
+        self.is_refused = False
+        self._submitted: list[Submission] = []
+        self._statuses: dict[str, str] = {}
         #: of the JSON: the first, short runs, where there were any
         self.first: dict[str, Any] = {}
-        #: by other drivers since
-        self.taken: list[ToDo] = []
         self._launcher, self._quiet, self._to_stderr = launcher, quiet, to_stderr
+
+    @property
+    def code(self) -> int:
+        """The exit code."""
+        return RUN_FAILED if self.is_refused or not set(self._statuses.values()) <= {"ok", "submitted"} else DONE
+
+    def document(self) -> dict[str, Any]:
+        """As `suite submit --json` prints it."""
+        others = self.left.model_dump(mode="json", exclude={"manifests"})
+        return {**self._launcher.submitted_json(self._submitted, self._statuses), **others, **self.first}
+
+    def _taken(self, found: ToDo) -> None:
+        """By other drivers since."""
+        self.left = self.left.with_others(found)
 
     def show(self, text: str) -> None:
         """A line for the user."""
@@ -51,12 +64,12 @@ class HandingOver:
 
     def submit(self, document: Document, root: Path, wait: bool) -> None:
         """Hand one over; ``wait``: until each of its runs is over, and collect it. Raises UsageError."""
-        for submission in hand_over(self._launcher, document, root, self.taken.append):
-            self.submitted.append(submission)
-            self.statuses[submission.run_id] = "submitted"
+        for submission in hand_over(self._launcher, document, root, self._taken):
+            self._submitted.append(submission)
+            self._statuses[submission.run_id] = "submitted"
             self.show(f"{submission.run_id}: {self._launcher.where(submission)}")
             if wait:
-                self.statuses[submission.run_id] = self._collected(submission, root).status
+                self._statuses[submission.run_id] = self._collected(submission, root).status
 
     def smoke(self, manifests: Sequence[Manifest], runs: Path) -> bool:
         """Hand the first, short runs over; false where one failed. Where nothing is waited for, the cluster itself
@@ -97,46 +110,31 @@ class HandingOver:
         return record
 
     def _refuse(self, run_id: str, record: Record) -> None:
-        failure = record.failure
+        self.is_refused, failure = True, record.failure
         for line in () if failure is None else failure.evidence[:3]:
             warn("smoke run: ", printable(line))
         advice = "" if failure is None else f" {NEXT_STEPS[failure.kind]}"
         warn("error: ", f"the smoke run {run_id} {record.status}, so nothing else was submitted.{advice}")
 
 
-class Submitted(NamedTuple):
-    """What `suite submit` did. ``body``: its JSON, None where a smoke run failed and nothing else was submitted."""
-
-    code: int
-    left: ToDo
-    body: dict[str, Any] | None
-
-
 def submit_all(
     work: Work, nodes: Nodes, launcher: ClusterLauncher, smoke: bool, detach: bool, to_stderr: bool, quiet: bool = False
-) -> Submitted:
+) -> HandingOver:
     """Submit every run that is still to be done; without ``detach`` wait for each and collect it. Raises UsageError."""
     launcher.connect()
     documents, left = nodes.documents(work, launcher)
-    handing = HandingOver(launcher, quiet, to_stderr)
+    handing = HandingOver(launcher, left, quiet, to_stderr)
     if smoke and documents and not handing.smoke(nodes.smoke(work, launcher, left.manifests), nodes.runs):
-        return Submitted(RUN_FAILED, left, None)
+        return handing
     if detach and launcher.waits and len(documents) > 1:
         note("note: detached runs start side by side where there is room, and their timings may interfere")
     for document in documents:
         handing.submit(document, nodes.runs, wait=not detach)
-    left = left.with_others(handing.taken)
-    code = DONE if set(handing.statuses.values()) <= {"ok", "submitted"} else RUN_FAILED
-    others = left.model_dump(mode="json", exclude={"manifests"})
-    return Submitted(
-        code, left, {**launcher.submitted_json(handing.submitted, handing.statuses), **others, **handing.first}
-    )
+    return handing
 
 
-def show_submitted(done: Submitted, nodes: Nodes, uncollected: bool) -> None:
+def show_submitted(done: HandingOver, nodes: Nodes, uncollected: bool) -> None:
     """What was not submitted and why, and what to do next."""
-    if done.body is None:
-        return
     for state, run_ids in done.left.model_dump(exclude={"manifests"}).items():
         if run_ids:
             say(f"{state.replace('_', ' ')}, so not submitted: {', '.join(run_ids)}")
@@ -155,15 +153,12 @@ def write_files(work: Work, nodes: Nodes, launcher: ClusterLauncher, output: Pat
         print_json({launcher.documents: rows, "files": [str(path) for path in paths], **others})
     elif printed:
         print(launcher.separator.join(document.text for document in documents), end="")
-    for line in launcher.by_hand(paths) if paths and not as_json else ():
-        say(line)
+    say_lines(launcher.by_hand(paths) if paths and not as_json else ())
     return DONE
 
 
 def tell_network(record: Record, show: Callable[[str], None]) -> list[dict[str, Any]]:
     """The network that a smoke run measured, to the user; what is slow of it is a warning. Also for the JSON."""
-    from suite.report.facts.slow_network import CONVENTION, network_checks
-
     checks = network_checks(record)
     if checks:
         show(f"    bus bandwidths: {CONVENTION}")
@@ -183,28 +178,21 @@ def dry(work: Work, nodes: Nodes, launcher: ClusterLauncher, smoke: bool, as_jso
     manifests = [manifest for manifest in plan.manifests if manifest.run.id in left]
     documents = launcher.render(prepare(manifests, launcher), nodes.runs)
     first = smoke_documents(launcher, nodes.smoke(work, launcher, manifests), nodes.runs) if smoke and manifests else []
-    more: dict[str, Any] = {"documents": [_described(launcher, each) for each in documents]}
-    if smoke:
-        more["smoke"] = [_described(launcher, each) for each in first]
+    sent = [_described(launcher, each) for each in documents]
+    sent_first = [_described(launcher, each) for each in first]
+    more = {"documents": sent, **({"smoke": sent_first} if smoke else {})}
     code = show_plan(plan, found, nodes.runs, nodes.retry_failed, work, as_json, more=more)
-    if not as_json:
-        for document in first:
-            _show_document(launcher, document, "first a smoke run, ")
-        for document in documents[:_SHOWN]:
-            _show_document(launcher, document)
-        if len(documents) > _SHOWN:
-            say(f"and {len(documents) - _SHOWN} more such; --output DIR writes them whole")
+    if as_json:
+        return code
+    for before, each in [("first a smoke run, ", each) for each in sent_first] + [("", each) for each in sent[:_SHOWN]]:
+        runs = f" ({len(each['runs'])} runs)" if len(each["runs"]) > 1 else ""
+        say(f"{before}would be sent, {each['name']}{runs}:")
+        say_lines(f"    {printable(line)}" for line in each["sent"])
+    if len(documents) > _SHOWN:
+        say(f"and {len(documents) - _SHOWN} more such; --output DIR writes them whole")
     return code
 
 
 def _described(launcher: ClusterLauncher, document: Document) -> dict[str, Any]:
     runs = [each.run_id for each in document.submissions]
     return {"name": document.name, "runs": runs, "sent": launcher.sent(document)}
-
-
-def _show_document(launcher: ClusterLauncher, document: Document, before: str = "") -> None:
-    count = len(document.submissions)
-    runs = f" ({count} runs)" if count > 1 else ""
-    say(f"{before}would be sent, {document.name}{runs}:")
-    for line in launcher.sent(document):
-        say(f"    {printable(line)}")

@@ -3,24 +3,24 @@
 A new launcher of `suite run` is an entry of ``LAUNCHERS`` and, where it has options of its own, a base of ``Where``.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from suite.cli.options import completion
+from suite.backends.registry import read_interpreters
+from suite.cli.options.declare import flag, group, option, words
 from suite.cli.options.fields import option_group, option_of, settings_of
 from suite.cli.options.reading import Python
+from suite.conduct.planning.machine import Machine, look_at_machine, measured_with
 from suite.launch.docker.settings import DockerSettings
+from suite.launch.idle import REQUIRE_IDLE, busy_now, require_idle_cpus, require_idle_gpus
+from suite.launch.local import LocalLauncher, find_start
+from suite.launch.outcome import Launcher
+from suite.spec.names import nearest
 from suite.spec.terminal import UsageError, note
-
-if TYPE_CHECKING:
-    from suite.conduct.planning.machine import Machine
-    from suite.launch.outcome import Launcher
 
 #: `--device` of every command that measures on this machine
 Device = Annotated[
@@ -29,46 +29,35 @@ Device = Annotated[
         envvar="SUITE_DEVICE",
         metavar="auto|cpu|cuda",
         help="what ranks compute on [default: auto, or cuda for a preset for GPUs]",
-        autocompletion=completion.words("auto", "cpu", "cuda"),
+        autocompletion=words("auto", "cpu", "cuda"),
         rich_help_panel="Where it runs",
     ),
 ]
 LOCAL = "local"
 
 
-@dataclass(frozen=True)
+@group("Where it runs")
 class Choice:
     """Which launcher starts the runs, and the interpreter that holds the stack."""
 
-    HEADING: ClassVar = "Where it runs"
-
-    launcher: Annotated[
-        str,
-        typer.Option(
-            help="local, or docker: a container for each run; of suite rerun also slurm and kubernetes",
-            autocompletion=completion.launchers,
-        ),
-    ] = LOCAL
+    launcher: str = option(
+        "local, or docker: a container for each run; of suite rerun also slurm and kubernetes",
+        LOCAL,
+    )
     python: Python = None
-    require_idle: Annotated[
-        bool, typer.Option("--require-idle", help="refuse to measure where something else uses the GPUs or CPUs")
-    ] = False
+    require_idle: bool = flag("refuse to measure where something else uses the GPUs or CPUs")
 
 
-@dataclass(frozen=True)
+@group("Where it runs")
 class LocalOptions:
     """How ranks of this machine are started."""
 
-    HEADING: ClassVar = "Where it runs"
-
-    start: Annotated[
-        str,
-        typer.Option(
-            metavar="auto|fork|spawn",
-            help="local: each rank imports its stack (spawn), or is forked from a process that has it imported (fork; "
-            "auto: on CPUs alone), which saves seconds a run",
-        ),
-    ] = "spawn"
+    start: str = option(
+        "local: each rank imports its stack (spawn), or is forked from a process that has it imported (fork; "
+        "auto: on CPUs alone), which saves seconds a run",
+        "spawn",
+        metavar="auto|fork|spawn",
+    )
 
 
 DockerOptions: Any = option_group(DockerSettings, DockerSettings.HEADING)
@@ -80,8 +69,6 @@ class Where(DockerOptions, LocalOptions, Choice):
 
     def open(self, device: str, backends: Sequence[str], planning: bool = False) -> tuple[Machine, Launcher]:
         """The machine as its launcher sees it, and the launcher. Raises UsageError when it cannot be used."""
-        from suite.spec.names import nearest
-
         chosen = LAUNCHERS.get(self.launcher)
         if chosen is None:
             known = " or ".join(LAUNCHERS)
@@ -92,7 +79,6 @@ class Where(DockerOptions, LocalOptions, Choice):
     def warn_if_busy(self, machine: Machine, launcher: Launcher) -> None:
         """One line on standard error about what else this host does, where it is the one that runs are started on."""
         from suite.cli.options.check import warn
-        from suite.launch.idle import busy_now
 
         runtime = getattr(launcher, "runtime", None)
         if self.require_idle or (runtime is not None and runtime.facts.remote):
@@ -106,20 +92,15 @@ class Where(DockerOptions, LocalOptions, Choice):
         own = _option_names(LAUNCHERS[self.launcher])
         given = {field.name for field in fields(self) if getattr(self, field.name) != field.default}
         for name, launcher in LAUNCHERS.items():
-            for option in _option_names(launcher):
-                if option in given and option not in own:
+            for each in _option_names(launcher):
+                if each in given and each not in own:
                     raise UsageError(
-                        f"{option_of(option)} means nothing to the {self.launcher} launcher; "
+                        f"{option_of(each)} means nothing to the {self.launcher} launcher; "
                         f"add --launcher {name}, or leave it out"
                     )
 
 
 def _open_local(where: Where, device: str, backends: Sequence[str], planning: bool) -> tuple[Machine, Launcher]:
-    from suite.backends.registry import read_interpreters
-    from suite.conduct.planning.machine import look_at_machine, measured_with
-    from suite.launch.idle import REQUIRE_IDLE
-    from suite.launch.local import LocalLauncher, find_start
-
     start = find_start(where.start)
     settings = settings_of(where, DockerSettings)
     ids = settings.gpu_ids
@@ -134,9 +115,7 @@ def _open_local(where: Where, device: str, backends: Sequence[str], planning: bo
 
 
 def _open_docker(where: Where, device: str, backends: Sequence[str], planning: bool) -> tuple[Machine, Launcher]:
-    from suite.backends.registry import read_interpreters
     from suite.conduct.running.containers import open_containers
-    from suite.launch.idle import REQUIRE_IDLE
 
     python = None
     if where.python:  # the variable names this machine's interpreter, not the images'
@@ -155,8 +134,6 @@ def _open_docker(where: Where, device: str, backends: Sequence[str], planning: b
 
 def _require_idle(where: Where, machine: Machine, planning: bool) -> None:
     """Raises UsageError where the devices of this host are to be free and are not; a plan is only looked at."""
-    from suite.launch.idle import require_idle_cpus, require_idle_gpus
-
     if where.require_idle and not planning:
         require_idle_gpus(machine.device_names) if machine.device == "cuda" else require_idle_cpus()
 
@@ -176,7 +153,6 @@ LAUNCHERS = {
     LOCAL: RunLauncher(_open_local, LocalOptions, shared=("gpu_ids", "env")),
     "docker": RunLauncher(_open_docker, DockerOptions),
 }
-HERE = Where()
 
 
 def _option_names(launcher: RunLauncher) -> list[str]:

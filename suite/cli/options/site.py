@@ -7,18 +7,17 @@ import os
 from collections.abc import Container
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from suite.cli.options.cluster import Nodes
 from suite.cli.options.options_file import mapping, read_options, shown, text_of, words_of
+from suite.cli.options.work import Work
 from suite.launch.cluster.registry import CLUSTER_LAUNCHERS, find_launcher
 from suite.spec.base import UsageError
 from suite.spec.fields import declared
+from suite.spec.images import images_of
 from suite.spec.names import nearest
 from suite.spec.terminal import note
-
-if TYPE_CHECKING:
-    from suite.cli.options.cluster import Nodes
-    from suite.cli.options.work import Work
 
 _IMAGE_FILES = (".sqsh", ".sif")
 #: what of the cluster's nodes belongs to the site, not to a measurement; the launcher's own options all do
@@ -56,7 +55,7 @@ def site_words(context: Any, launcher: str, given: Container[str]) -> list[str]:
     return found.words
 
 
-def with_site(context: Any, work: "Work", nodes: "Nodes") -> "Nodes":
+def with_site(context: Any, work: Work, nodes: Nodes) -> Nodes:
     """The nodes with the image that is meant; what was taken of the site file is told on standard error.
 
     Raises UsageError.
@@ -76,7 +75,7 @@ def _told(word: str) -> str:
     return f"{option} {value.partition('=')[0] if option == '--env' else value}".rstrip()
 
 
-def _image(given: str | None, work: "Work", images: dict[str, str]) -> str | None:
+def _image(given: str | None, work: Work, images: dict[str, str]) -> str | None:
     """The image that is meant: one of the site's by its name, a file by its whole path, else that of the backends.
 
     Raises UsageError where the site has one for some of the backends alone, or several.
@@ -87,8 +86,6 @@ def _image(given: str | None, work: "Work", images: dict[str, str]) -> str | Non
         return str(Path(image).resolve()) if is_file else image
     if not images:
         return None
-    from suite.spec.images import images_of
-
     own = {backend: [images[one.name] for one in images_of(backend) if one.name in images] for backend in work.backends}
     chosen = {names[0] for names in own.values() if names}
     lacking = [backend for backend, names in own.items() if not names]

@@ -1,157 +1,91 @@
 """Options of every command that plans runs: what is measured, and for how long."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
+from typing import Any, cast
 
-import typer
-
-from suite.cli.options import completion
+from suite.cli.options.declare import flag, group, option
 from suite.cli.options.fields import LAYOUT, WORK, LayoutOptions, WorkloadOptions, layouts_asked, workload_changes
 from suite.cli.options.reading import checked, seconds
+from suite.conduct.planning.machine import Machine
+from suite.conduct.planning.request import GivenOptions, Request, cross_product, preset_requests, replaced
+from suite.spec.catalogue import Preset, find_device, find_preset
+from suite.spec.manifest import FEWEST_RUNS, Stopping
 from suite.spec.terminal import UsageError, note
 from suite.spec.typed import share
-
-if TYPE_CHECKING:
-    from suite.conduct.planning.machine import Machine
-    from suite.conduct.planning.request import Request
-    from suite.spec.catalogue import Preset
-    from suite.spec.manifest import Stopping
 
 Names = list[str] | None
 
 
-@dataclass(frozen=True)
+@group(WORK)
 class What:
     """What is measured; the fields of workload and layout follow from their declarations."""
 
-    HEADING: ClassVar = WORK
-
-    preset: Annotated[
-        str | None,
-        typer.Option(
-            help="a whole measurement, such as ladder or grpo-8b (`suite sizes`); other options override the preset's",
-            autocompletion=completion.presets,
-        ),
-    ] = None
-    backend: Annotated[
-        Names,
-        typer.Option(
-            help="backend; repeat for several [default: deepspeed and megatron, or the preset's]",
-            autocompletion=completion.backends,
-        ),
-    ] = None
-    size: Annotated[
-        Names, typer.Option(help="model size; repeat for several (see `suite sizes`)", autocompletion=completion.sizes)
-    ] = None
-    ladder: Annotated[
-        str | None, typer.Option(help="all sizes of a ladder, e.g. cpu, true, trlx", autocompletion=completion.ladders)
-    ] = None
-    shape: Annotated[list[Path] | None, typer.Option(help="shape file: YAML, or a Hugging Face config.json")] = None
-    workload: Annotated[
-        str | None,
-        typer.Option(
-            help="named work of an iteration, which other options change [default: cpu or trlx-ds-chat]",
-            autocompletion=completion.workloads,
-        ),
-    ] = None
-    scaling: Annotated[
-        Names, typer.Option(help="weak (samples per device fixed) or strong (in all); repeat for both [default: weak]")
-    ] = None
-    layout: Annotated[
-        Names,
-        typer.Option(
-            help="options of this heading that go together, as tp=2,zero=3,no-packing; repeat to compare layouts",
-            rich_help_panel=LAYOUT,
-        ),
-    ] = None
+    preset: str | None = option(
+        "a whole measurement, such as ladder or grpo-8b (`suite sizes`); other options override the preset's",
+    )
+    backend: Names = option(
+        "backend; repeat for several [default: deepspeed and megatron, or the preset's]",
+    )
+    size: Names = option("model size; repeat for several (see `suite sizes`)")
+    ladder: str | None = option("all sizes of a ladder, e.g. cpu, true, trlx")
+    shape: list[Path] | None = option("shape file: YAML, or a Hugging Face config.json")
+    workload: str | None = option(
+        "named work of an iteration, which other options change [default: cpu or trlx-ds-chat]",
+    )
+    scaling: Names = option("weak (samples per device fixed) or strong (in all); repeat for both [default: weak]")
+    layout: Names = option(
+        "options of this heading that go together, as tp=2,zero=3,no-packing; repeat to compare layouts",
+        panel=LAYOUT,
+    )
 
 
-@dataclass(frozen=True)
+@group("Measuring")
 class Measuring:
     """How it is measured and for how long."""
 
-    HEADING: ClassVar = "Measuring"
-
-    dtype: Annotated[str | None, typer.Option(help="what ranks compute in [default: bf16 on cuda, fp32 on cpu]")] = None
-    until: Annotated[
-        str | None,
-        typer.Option(
-            help="as 3%: add runs until the 95 % interval of each rate, or ratio of rows in turns, is that narrow"
-        ),
-    ] = None
-    difference: Annotated[
-        str | None,
-        typer.Option(help="as 5%: add runs until rows of equal work are told apart, or are equivalent within that"),
-    ] = None
-    most_repeats: Annotated[
-        int, typer.Option(min=1, max=1000, help="runs that --until and --difference give a row at most")
-    ] = 30
-    with_suspect: Annotated[
-        bool,
-        typer.Option(
-            "--with-suspect",
-            help="with --until or --difference: runs that something disturbed count too, as on a shared machine",
-        ),
-    ] = False
-    warmup: Annotated[int, typer.Option(help="iterations recorded but not counted")] = 2
-    iterations: Annotated[
-        int | None,
-        typer.Option(
-            help="iterations counted in each run [default: 8, or on a known GPU by the time that one should take; "
-            "runs that --until or --difference add: by spread and start-up of the first]"
-        ),
-    ] = None
-    repeats: Annotated[
-        int,
-        typer.Option(
-            help="runs of each row in fresh processes; 3 to publish, 5 to rank; with --until or "
-            "--difference those before the first look"
-        ),
-    ] = 3
-    seed: Annotated[int, typer.Option(help="seed of weights, prompts and sampling")] = 1234
-    threads: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="CPU threads of each rank [default: 1 on cpu; on cuda its share of the cores, 8 on a cluster]"
-        ),
-    ] = None
-    bind: Annotated[bool, typer.Option("--bind/--no-bind", help="cuda: each rank on CPUs near its GPU")] = True
-    profile: Annotated[
-        bool,
-        typer.Option(
-            "--profile",
-            help="engines, here or in a container: after what is counted, one more iteration under torch's profiler; "
-            "traces stay in the run's folder",
-        ),
-    ] = False
-    track: Annotated[
-        str | None,
-        typer.Option(metavar="equal-config|vendor-default|tuned", help="fairness track [default: the first]"),
-    ] = None
-    timeout: Annotated[
-        str | None,
-        typer.Option(
-            help="kill a run that takes longer than this [default: 1h, or on a known GPU by the time expected]"
-        ),
-    ] = None
-    hang_timeout: Annotated[
-        str | None,
-        typer.Option(
-            help="kill a run that emits no event for this long [default: 10m, more for phases expected to be long]"
-        ),
-    ] = None
-    price: Annotated[float | None, typer.Option(min=0, help="money per GPU and hour, for the cost of the plan")] = None
-    force: Annotated[
-        bool,
-        typer.Option(
-            "--force",
-            help="start runs that are not expected to fit or to end in time, or have more CPU ranks than cores",
-        ),
-    ] = False
+    dtype: str | None = option("what ranks compute in [default: bf16 on cuda, fp32 on cpu]")
+    until: str | None = option(
+        "as 3%: add runs until the 95 % interval of each rate, or ratio of rows in turns, is that narrow"
+    )
+    difference: str | None = option(
+        "as 5%: add runs until rows of equal work are told apart, or are equivalent within that"
+    )
+    most_repeats: int = option("runs that --until and --difference give a row at most", 30, min=1, max=1000)
+    with_suspect: bool = flag(
+        "with --until or --difference: runs that something disturbed count too, as on a shared machine"
+    )
+    warmup: int = option("iterations recorded but not counted", 2)
+    iterations: int | None = option(
+        "iterations counted in each run [default: 8, or on a known GPU by the time that one should take; "
+        "runs that --until or --difference add: by spread and start-up of the first]"
+    )
+    repeats: int = option(
+        "runs of each row in fresh processes; 3 to publish, 5 to rank; with --until or "
+        "--difference those before the first look",
+        3,
+    )
+    seed: int = option("seed of weights, prompts and sampling", 1234)
+    threads: int | None = option(
+        "CPU threads of each rank [default: 1 on cpu; on cuda its share of the cores, 8 on a cluster]", min=1
+    )
+    bind: bool = option("cuda: each rank on CPUs near its GPU", True, "--bind/--no-bind")
+    profile: bool = flag(
+        "engines, here or in a container: after what is counted, one more iteration under torch's profiler; "
+        "traces stay in the run's folder"
+    )
+    track: str | None = option("fairness track [default: the first]", metavar="equal-config|vendor-default|tuned")
+    timeout: str | None = option(
+        "kill a run that takes longer than this [default: 1h, or on a known GPU by the time expected]"
+    )
+    hang_timeout: str | None = option(
+        "kill a run that emits no event for this long [default: 10m, more for phases expected to be long]"
+    )
+    price: float | None = option("money per GPU and hour, for the cost of the plan", min=0)
+    force: bool = flag("start runs that are not expected to fit or to end in time, or have more CPU ranks than cores")
 
 
 @dataclass(frozen=True)
@@ -166,7 +100,7 @@ class Work(LayoutOptions, WorkloadOptions, Measuring, What):
         preset = self._preset
         return ("deepspeed", "megatron") if preset is None else preset.backends
 
-    def installed(self, machine: Machine) -> Work:
+    def installed(self, machine: Machine) -> "Work":
         """This work on the backends that the machine has, where a preset compares those that are there and none was
         named; one line on standard error for each that is left out. Raises UsageError where none is left."""
         from suite.cli.options.check import warn
@@ -187,7 +121,7 @@ class Work(LayoutOptions, WorkloadOptions, Measuring, What):
             warn("note: ", f"left out: {line}")
         return replace(self, backend=there)
 
-    def in_environments(self, machine: Machine) -> Work:
+    def in_environments(self, machine: Machine) -> "Work":
         """This work on each environment of the backends, where several are compared."""
         seats = [seat for name in self.backends for seat in machine.environments(name)]
         return self if seats == [*self.backends] else replace(self, backend=seats)
@@ -195,60 +129,45 @@ class Work(LayoutOptions, WorkloadOptions, Measuring, What):
     @property
     def is_for_gpus(self) -> bool:
         """Whether a preset is named whose layouts are for a device of the catalogue; its twins for a CPU are not."""
-        from suite.spec.catalogue import find_device
-
         preset = self._preset
         return preset is not None and find_device(preset.written_for) is not None
 
-    def requests(self, machine: Machine, ranks: tuple[int, ...], nodes: int | None = None) -> tuple[Request, ...]:
-        """What is asked of a machine. Empty ``ranks`` and no ``nodes``: neither was given.
+    def requests(
+        self, machine: Machine, ranks: tuple[int, ...], nodes: Sequence[int | None] = (None,)
+    ) -> tuple[Request, ...]:
+        """What is asked of a machine; of a cluster, ``ranks`` on each of the numbers of nodes. Empty ``ranks`` and no
+        nodes: neither was given.
 
         Raises UsageError. Values of a preset that an option overrides are listed on standard error.
         """
-        requests, lines = self._asked(machine, ranks, nodes)
-        for line in lines:
-            note(line)
-        return requests
-
-    def over_nodes(self, machine: Machine, nodes: tuple[int, ...], ranks_per_node: int) -> tuple[Request, ...]:
-        """The same on each number of nodes."""
-        asked = [self._asked(machine, (count * ranks_per_node,), count) for count in nodes]
-        for line in dict.fromkeys(line for _, lines in asked for line in lines):
-            note(line)
-        return tuple(request for requests, _ in asked for request in requests)
-
-    def _asked(
-        self, machine: Machine, ranks: tuple[int, ...], nodes: int | None
-    ) -> tuple[tuple[Request, ...], list[str]]:
-        """The requests, and a line for each part of a preset that an option replaces."""
-        from suite.conduct.planning.request import GivenOptions, cross_product, preset_requests, replaced
-
         options = {
             "sizes": self.size or (),
             "ladder": self.ladder,
             "shape_files": self.shape or (),
-            "ranks": ranks,
-            "nodes": nodes,
             "workload": self.workload,
             "work": workload_changes(self),
             "track": self.track,
             "precision": self.dtype,
         }
-        given = checked(lambda: GivenOptions.model_validate(options))
-        common = self._common(machine)
-        asked = [{**common, "layout": layout} for layout in layouts_asked(self, self.layout or ())]
-        preset = self._preset
-        if preset is None:
-            usual = machine.usual_workload, machine.usual_precision
-            return tuple(checked(partial(cross_product, given, each, *usual)) for each in asked), []
-        found = [request for each in asked for request in checked(partial(preset_requests, preset, given, each))]
-        return tuple(found), list(dict.fromkeys(line for each in asked for line in replaced(preset, given, each)))
+        preset, common, usual = self._preset, self._common(machine), (machine.usual_workload, machine.usual_precision)
+        found: list[Request] = []
+        lines: dict[str, None] = {}
+        for count, layout in product(nodes, layouts_asked(self, self.layout or ())):
+            on = {"ranks": [(count or 1) * each for each in ranks], "nodes": count}
+            given = checked(partial(GivenOptions.model_validate, {**options, **on}))
+            asked = {**common, "layout": layout}
+            if preset is None:
+                found.append(checked(partial(cross_product, given, asked, *usual)))
+            else:
+                found += checked(partial(preset_requests, preset, given, asked))
+                lines |= dict.fromkeys(replaced(preset, given, asked))
+        for line in lines:
+            note(line)
+        return tuple(found)
 
     @property
     def stopping(self) -> Stopping | None:
         """The rule that adds runs, where a precision or a difference is asked for. Raises UsageError."""
-        from suite.spec.manifest import FEWEST_RUNS, Stopping
-
         if self.until is None and self.difference is None:
             if self.with_suspect:
                 raise UsageError("--with-suspect goes with --until 3% or --difference 5%")
@@ -267,8 +186,6 @@ class Work(LayoutOptions, WorkloadOptions, Measuring, What):
 
     @property
     def _preset(self) -> Preset | None:
-        from suite.spec.catalogue import find_preset
-
         return None if self.preset is None else find_preset(self.preset)
 
     def _common(self, machine: Machine) -> dict[str, Any]:
@@ -305,6 +222,3 @@ class Work(LayoutOptions, WorkloadOptions, Measuring, What):
                 "seen; give a shorter one"
             )
         return {"run_seconds": run, "silence_seconds": silence}
-
-
-USUAL_WORK = Work()

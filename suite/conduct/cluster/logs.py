@@ -68,13 +68,20 @@ def known_runs(root: Path) -> list[str]:
     """Ids of the runs of a results folder that have a bundle or were submitted; no cluster is asked."""
     try:
         bundles = {path.parent.name for path in root.glob("*/manifest.json")}
-        submitted = {path.stem for path in (root / FOLDER).glob("*.json") if not path.name.startswith(".")}
     except OSError:
         return []
-    return sorted(bundles | submitted)
+    return sorted({*bundles, *submitted(root)})
 
 
-def follow_log(log: Log, lines: int, follow: bool, show: Show, tell: Tell, poll_seconds: float = POLL_SECONDS) -> None:
+def submitted(root: Path) -> list[str]:
+    """Ids of the runs that were submitted from a results folder."""
+    try:
+        return sorted(path.stem for path in (root / FOLDER).glob("*.json") if not path.name.startswith("."))
+    except OSError:
+        return []
+
+
+def follow_log(log: Log, lines: int, follow: bool, show: Show, tell: Tell) -> None:
     """Show the last lines, and with ``follow`` what comes until the run is over. Raises UsageError."""
     place: dict[str, Any] = {}
     before = ""
@@ -88,7 +95,7 @@ def follow_log(log: Log, lines: int, follow: bool, show: Show, tell: Tell, poll_
             show(stream, found)
         if not (follow and more):
             return
-        time.sleep(poll_seconds)
+        time.sleep(POLL_SECONDS)
 
 
 def _natural(path: Path) -> tuple[str, int, str]:

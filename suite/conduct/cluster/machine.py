@@ -8,7 +8,6 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from suite.backends.base import optional_packages
 from suite.backends.registry import find_backend
 from suite.conduct.cluster.image_file import content_name, is_file
 from suite.conduct.planning.machine import USUAL_THREADS, Machine, require_same_variables, without_missing
@@ -39,7 +38,7 @@ class ClusterMachine(Machine):
         """As given, else as the file of the image's stack has it, else of this interpreter where the nodes have it too,
         else those that an image's lock pins."""
         driver = find_backend(backend)
-        packages, optional = driver.packages, optional_packages(driver)
+        packages, optional = driver.packages, driver.optional_packages
         if set(packages) <= set(self.given):
             known: Mapping[str, str | None] = {}
         elif self.told is not None:
@@ -109,7 +108,7 @@ def cluster_machine(
     """``gpu``: a device of the catalogue, by name or by enough of its words. ``stack_file``: what the image holds, as
     `suite images stack` writes it; beside an image file it is found. Raises UsageError for an unknown device, and for
     files that cannot be read or do not belong together."""
-    found = None if gpu is None else known_device(gpu)
+    found = None if gpu is None else find_device(gpu) or _meant(gpu)
     image_name = None if image is None else content_name(image)
     return ClusterMachine(
         python=python,
@@ -137,14 +136,11 @@ def _told(image: str | None, name: str | None, given: Path | None) -> Mapping[st
     return None if found is None else found.packages
 
 
-def known_device(name: str) -> Device:
-    """The device that a user means. Raises UsageError where there is none, or several."""
-    found = find_device(name)
-    if found is None:
-        from suite.planner.ask import named_device
+def _meant(name: str) -> Device:
+    """The device by enough of its words. Raises UsageError where there is none, or several."""
+    from suite.planner.ask import named_device
 
-        found, _ = named_device(name)
-    return found
+    return named_device(name)[0]
 
 
 @lru_cache(maxsize=None)

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from suite.bundle.manifest_file import parse_manifest
 from suite.bundle.record import Record
@@ -34,6 +35,12 @@ class Standing(Frozen):
     def line(self) -> str:
         """The run and how far it is."""
         return f"{self.submission.run_id}: {self.state.word} {self.state.detail}".rstrip()
+
+    def document(self) -> dict[str, Any]:
+        """As ``suite status --json`` prints it."""
+        own = self.submission
+        facts = {"run": own.run_id, "launcher": own.launcher, "submitted": own.submitted, "engine": own.scheduler}
+        return {**facts, "collected": self.collected, **self.state.model_dump(mode="json")}
 
 
 def chosen(root: Path, run_ids: Sequence[str]) -> list[Submission]:

@@ -26,11 +26,10 @@ class ToDo(Frozen):
     under_way: tuple[str, ...] = ()
     uncollected: tuple[str, ...] = ()
 
-    def with_others(self, found: Sequence["ToDo"]) -> "ToDo":
-        """With the runs that others are found to have done or begun since."""
+    def with_others(self, found: "ToDo") -> "ToDo":
+        """With the runs that another driver is found to have done or begun since."""
         lists = ("done", "failed", "under_way", "uncollected")
-        more = {name: sum((getattr(each, name) for each in found), getattr(self, name)) for name in lists}
-        return self.model_copy(update=more)
+        return self.model_copy(update={name: getattr(self, name) + getattr(found, name) for name in lists})
 
 
 def to_do(manifests: Sequence[Manifest], root: Path, retry_failed: bool, also_rendered: bool = False) -> ToDo:

@@ -12,7 +12,7 @@ from typing import Literal
 import psutil
 from pydantic import Field
 
-from suite.backends.base import VLLM_PACKAGES, BackendDriver, experimental, vllm_error
+from suite.backends.base import VLLM_PACKAGES, BackendDriver, vllm_error
 from suite.backends.registry import Interpreters, backends, find_backend, own_backends
 from suite.conduct.planning.machine import smallest_memory
 from suite.launch.docker.connection import Runtime, connect
@@ -100,12 +100,10 @@ def _backend_check(driver: BackendDriver, python: str, device: str) -> Check:
     versions = stack_versions(python, driver.packages)
     missing = [package for package, version in versions.items() if version is None]
     found = ", ".join(f"{package} {version}" for package, version in versions.items() if version)
-    state = experimental(driver)
-    if state:
-        found = f"{found or 'nothing'} (experimental: {state})"
+    if driver.experimental:
+        found = f"{found or 'nothing'} (experimental: {driver.experimental})"
     # a stack with an installation of its own can say what else is wrong although packages are missing
-    installation: str | None = getattr(driver, "installation", None)
-    errors = driver.stack_errors(python) if installation or not missing else []
+    errors = driver.stack_errors(python) if driver.installation or not missing else []
     if not (missing or errors) and driver.name in own_backends():
         errors = _import_errors(driver.name, python, device)
     if not (missing or errors):
@@ -114,7 +112,7 @@ def _backend_check(driver: BackendDriver, python: str, device: str) -> Check:
         name=f"backend {driver.name}",
         state="missing",
         found=found or "nothing",
-        advice=_stack_advice(python, missing, errors, installation),
+        advice=_stack_advice(python, missing, errors, driver.installation),
     )
 
 
@@ -135,9 +133,8 @@ def _check(name: str, found: str, advice: str | None = None) -> Check:
 def commands_to_install(backend: str) -> list[str]:
     """Of a shell, for the stack in the versions that the suite pins. Raises UsageError for an unknown backend."""
     driver = find_backend(backend)
-    installation: str | None = getattr(driver, "installation", None)
-    if installation:
-        return [f"# {installation}"]
+    if driver.installation:
+        return [f"# {driver.installation}"]
     try:
         required = metadata.requires("rlhf-suite") or ()
     except metadata.PackageNotFoundError:  # it runs from a folder that nobody installed
@@ -218,7 +215,7 @@ def _fits(room: int | None, precision: Precision) -> list[Fit]:
     for ladder in ladders():
         for name in find_ladder(ladder):
             for driver in backends().values():
-                if experimental(driver):
+                if driver.experimental:
                     continue  # what one device can hold at the least is not asked of a stack that nobody ran
                 floor = _one_device_floor(driver, name, precision)
                 if floor is not None:

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from suite.backends.base import optional_packages, vllm_error
+from suite.backends.base import vllm_error
 from suite.backends.registry import find_backend, seat_of
 from suite.launch.idle import REQUIRE_IDLE
 from suite.launch.probe import (
@@ -113,7 +113,7 @@ class Machine(Frozen):
             if "generation" not in driver.settings:
                 continue  # its trainer brings an engine of its own
             if manifest.layout.generation == "vllm":
-                where, is_choice = self.where(manifest.backend.label), not getattr(driver, "vllm_alone", False)
+                where, is_choice = self.where(manifest.backend.label), not driver.vllm_alone
                 error = vllm_error(self.device, manifest.stack, where, is_choice)
                 if error:
                     raise UsageError(error)
@@ -124,8 +124,8 @@ class Machine(Frozen):
         What some layouts alone need is among them where it is there.
         """
         driver, _ = seat_of(backend)
-        optional = optional_packages(driver)
-        return without_missing(optional, stack_versions(self.python_of(backend), driver.packages + optional))
+        found = stack_versions(self.python_of(backend), driver.packages + driver.optional_packages)
+        return without_missing(driver.optional_packages, found)
 
     def code(self, backends: Iterable[str]) -> dict[str, dict[str, str]]:
         """Digest of the code of each backend's packages; none where an image holds them, whose own digest says it.
@@ -136,7 +136,7 @@ class Machine(Frozen):
         wanted: dict[str, dict[str, None]] = {}
         for name in backends:
             driver, _ = seat_of(name)
-            packages[name] = driver.packages + optional_packages(driver)
+            packages[name] = driver.packages + driver.optional_packages
             wanted.setdefault(self.python_of(name), {}).update(dict.fromkeys(packages[name]))
         found = {python: stack_code(python, tuple(each)).items() for python, each in wanted.items()}
         return {

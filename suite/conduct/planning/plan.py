@@ -3,10 +3,11 @@
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from types import MappingProxyType
+from typing import Any
 
 from pydantic import Field, ValidationError
 
-from suite.backends.base import BackendDriver, choice, generation_errors, stack_of, unknown_work, versions_errors
+from suite.backends.base import BackendDriver, choice, generation_errors, stack_of, unknown_work
 from suite.backends.registry import seat_of
 from suite.conduct.planning.prediction import Pace, can_be_predicted, counted_iterations, expected_pace, limits_for
 from suite.conduct.planning.request import Request, Skipped
@@ -73,13 +74,16 @@ def make_joint_plan(
     """
     request = requests[0]
     drivers = {name: seat_of(name)[0] for name in request.backends}
-    points: list[Point] = []
-    skipped: list[Skipped] = []
-    notes: list[str] = []
-    for each in requests:
-        for size, ranks, scaling in product(each.sizes, each.ranks, each.scalings):
-            for name in drivers:
-                _resolve_point(each, name, stacks.get(name, {}), size, ranks, scaling, points, skipped, notes)
+    found = [
+        one
+        for each in requests
+        for size, ranks, scaling in product(each.sizes, each.ranks, each.scalings)
+        for name in drivers
+        for one in _resolved(each, name, stacks.get(name, {}), size, ranks, scaling)
+    ]
+    points = [one for one in found if isinstance(one, Point)]
+    skipped = [one for one in found if isinstance(one, Skipped)]
+    notes = [one for one in found if isinstance(one, str)]
     for name in drivers:
         if not any(point.backend == name for point in points):
             reasons = sorted({entry.reason for entry in skipped if entry.backend == name})
@@ -124,17 +128,10 @@ def make_joint_plan(
     )
 
 
-def _resolve_point(
-    request: Request,
-    name: str,
-    versions: Mapping[str, str],
-    size: Shape,
-    ranks: int,
-    scaling: str,
-    points: list[Point],
-    skipped: list[Skipped],
-    notes: list[str],
-) -> None:
+def _resolved(
+    request: Request, name: str, versions: Mapping[str, str], size: Shape, ranks: int, scaling: str
+) -> Iterator[Point | Skipped | str]:
+    """What a backend makes of one point of the cross product: its points, those it cannot run, and notes."""
     driver, _ = seat_of(name)
     # one rank does the same work under either scaling, so both tables share the run
     weak = ranks == 1 or scaling == "weak"
@@ -147,25 +144,18 @@ def _resolve_point(
             layout, others = _layout(request, driver, versions, size, workload, free)
             errors = errors if others else []
         if layout is None or errors:
-            skipped.append(Skipped(backend=name, size=size.name, ranks=ranks, reason="; ".join(errors)))
+            yield Skipped(backend=name, size=size.name, ranks=ranks, reason="; ".join(errors))
             continue
         if request.layout_is_open:
             first, layout = layout, _expected_to_fit(request, driver, size, workload, layout)
             if layout != first and request.preset:
-                notes.append(
-                    f"{name} {size.name}: {layout.label()} in the place of the preset's {first.label()}, which "
-                    "is not expected to fit" + (" with room to spare" if request.wants_spare else "")
+                spare = " with room to spare" if request.wants_spare else ""
+                yield (
+                    f"{name} {size.name}: {layout.label()} in the place of the preset's {first.label()}, which is not "
+                    f"expected to fit{spare}"
                 )
-        points.append(
-            Point(
-                backend=name,
-                size=size,
-                workload=workload,
-                layout=layout,
-                measure=request.measure,
-                limits=request.limits,
-            )
-        )
+        own: dict[str, Any] = {"measure": request.measure, "limits": request.limits}
+        yield Point(backend=name, size=size, workload=workload, layout=layout, **own)
 
 
 def _layout(
@@ -183,7 +173,7 @@ def _layout(
         errors += driver.errors(size, workload, layout, request.measure)
         errors += generation_errors(size, layout, request.measure)
         errors += _profile_errors(driver, layout, request)
-        return layout, errors + versions_errors(driver, workload, layout, versions)
+        return layout, errors + driver.versions_errors(workload, layout, versions)
     except ValidationError as error:
         return None, [entry["msg"].removeprefix("Value error, ") for entry in error.errors()]
     except ValueError as error:

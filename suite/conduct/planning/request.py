@@ -11,7 +11,7 @@ from suite.conduct.planning.prediction import Open
 from suite.spec.base import Frozen, Track, UsageError
 from suite.spec.catalogue import Preset, PresetPoint, find_device, find_ladder, find_size, find_workload
 from suite.spec.device import Precision
-from suite.spec.fields import Declared, Declaring, chosen, declared
+from suite.spec.fields import Declaring, Later, chosen, declared
 from suite.spec.layout import Layout, LayoutChoices
 from suite.spec.manifest import Limits, Measure, Stopping
 from suite.spec.names import nearest
@@ -33,7 +33,7 @@ class Request(Declaring):
     measure: Measure
     limits: Limits = Limits()
     repeats: int = Field(default=3, gt=0, le=1000)
-    stopping: Annotated[Stopping | None, Declared(written="when set")] = Field(
+    stopping: Annotated[Stopping | None, Later()] = Field(
         default=None, description="the rule by which rows get more runs; `repeats` are then its least"
     )
     track: Track = "equal-config"
@@ -111,16 +111,31 @@ def cross_product(
 
     Raises UsageError for unknown names and ValidationError for values that do not fit.
     """
+    sizes = chosen_sizes(given.sizes, given.ladder, given.shape_files)
+    return _made(given, common, sizes, (1,), 1, find_workload(usual_workload), usual_precision, "equal-config")
+
+
+def _made(
+    given: GivenOptions,
+    common: Mapping[str, Any],
+    sizes: tuple[Shape, ...],
+    ranks: tuple[int, ...],
+    nodes: int,
+    workload: Workload,
+    precision: Precision,
+    track: Track,
+) -> Request:
+    """A request of these, but for what was given."""
+    own = workload if given.workload is None else find_workload(given.workload)
     body = {
-        **common,
-        "sizes": chosen_sizes(given.sizes, given.ladder, given.shape_files),
-        "ranks": given.ranks or (1,),
-        "nodes": given.nodes or 1,
-        "workload": find_workload(usual_workload if given.workload is None else given.workload).changed(given.work),
-        "measure": {**common["measure"], "precision": given.precision or usual_precision},
-        "track": given.track or "equal-config",
+        "sizes": sizes,
+        "ranks": given.ranks or ranks,
+        "nodes": given.nodes or nodes,
+        "workload": own.changed(given.work),
+        "measure": {**common["measure"], "precision": given.precision or precision},
+        "track": given.track or track,
     }
-    return Request.model_validate(body)
+    return Request.model_validate({**common, **body})
 
 
 def preset_requests(preset: Preset, given: GivenOptions, common: Mapping[str, Any]) -> tuple[Request, ...]:
@@ -189,21 +204,10 @@ def _request(preset: Preset, point: PresetPoint, given: GivenOptions, common: Ma
             layout[name] = _values(value) if name in compared else value
     if layout.get("generation") and "vllm" not in layout["generation"]:
         layout["engine_sleep"] = None  # the preset's, of an engine that was asked away
-    own = preset.work_of(point) if given.workload is None else find_workload(given.workload)
-    return Request.model_validate(
-        {
-            **common,
-            "sizes": (find_size(point.size),),
-            "ranks": given.ranks or (point.ranks,),
-            "nodes": given.nodes or (1 if given.ranks else point.nodes),
-            "workload": own.changed(given.work),
-            "layout": layout,
-            "measure": {**common["measure"], "precision": given.precision or preset.precision},
-            "track": given.track or preset.track,
-            "preset": preset.name if nobody_chose else None,
-            **_device(preset, common),
-        }
-    )
+    more = {"layout": layout, "preset": preset.name if nobody_chose else None, **_device(preset, common)}
+    nodes = 1 if given.ranks else point.nodes
+    work, sizes = preset.work_of(point), (find_size(point.size),)
+    return _made(given, {**common, **more}, sizes, (point.ranks,), nodes, work, preset.precision, preset.track)
 
 
 def _device(preset: Preset, common: Mapping[str, Any]) -> dict[str, Any]:

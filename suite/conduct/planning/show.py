@@ -12,7 +12,7 @@ from suite.conduct.planning.request import RunState
 from suite.report.formatting.forms import cell, console
 from suite.report.formatting.numbers import GIB, counted, gib, number, span
 from suite.spec.manifest import Manifest
-from suite.spec.terminal import say
+from suite.spec.terminal import say_lines
 from suite.spec.width import terminal_columns, wrapped
 
 
@@ -58,8 +58,7 @@ def print_plan(plan: Plan, rows: Sequence[dict], found: Preflight) -> None:
         screen.print(f"not possible: {entry.backend} {cell(entry.size)} on {entry.ranks} ranks: {cell(entry.reason)}")
     for note in plan.notes:
         screen.print(f"note: {cell(note)}", highlight=False)
-    for line in _expectations(rows, found):
-        say(line)
+    say_lines(_expectations(rows, found))
     counts = Counter(row["state"] for row in rows)
     screen.print(", ".join(f"{count} {state}" for state, count in sorted(counts.items())) + "; nothing was run")
 

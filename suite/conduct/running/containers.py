@@ -6,7 +6,6 @@ from typing import ClassVar, Literal
 from docker.errors import DockerException
 from pydantic import Field
 
-from suite.backends.base import optional_packages
 from suite.backends.registry import find_backend
 from suite.conduct.planning.machine import (
     Machine,
@@ -99,7 +98,7 @@ def open_containers(
 
 def _versions(runtime: Runtime, image: ImageFacts, python: str, backend: str) -> dict[str, str | None]:
     driver = find_backend(backend)
-    return image_versions(runtime, image, python, driver.packages, optional_packages(driver))
+    return image_versions(runtime, image, python, driver.packages, driver.optional_packages)
 
 
 def _clear_away(runtime: Runtime, on_progress: Callable[[str], None]) -> None:

@@ -1,17 +1,15 @@
 """Runs that were started together and take turns by iteration: what is compared meets the same machine."""
 
 import selectors
-import time
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager, closing
 from secrets import token_hex
 from typing import TYPE_CHECKING, cast
 
-from suite.conduct.planning.plan import Plan
 from suite.conduct.planning.turns import turns_refused
 from suite.conduct.running.at_once import AtOnce
 from suite.conduct.running.ledger import Ledger, Settings, View
-from suite.conduct.running.session import Further, Summary, one_by_one, work_through
+from suite.conduct.running.session import one_by_one
 from suite.launch.local import LocalLauncher
 from suite.launch.outcome import Launcher
 from suite.launch.requests import Stops
@@ -28,37 +26,28 @@ LEAST_TURNS = 6
 Group = Callable[[Manifest], Hashable | None]
 
 
-def run_in_turns(
-    plan: Plan, settings: Settings, launcher: Launcher, view: View, group: Group, further: Further | None = None
-) -> Summary:
-    """As ``run_plan``, but runs of one ``group`` are started together and take turns by iteration.
+def in_turns(ledger: Ledger, settings: Settings, launcher: Launcher, view: View, group: Group) -> bool:
+    """A way to run a plan: runs of one ``group`` are started together and take turns by iteration.
 
     Of such runs those take part that are still to be made: where others were made before, they are of another start.
-    Raises UsageError where ``turns_refused`` has a reason, and as ``run_plan`` does.
+    Raises UsageError for a group where ``turns_refused`` has a reason.
     """
-    reason = turns_refused(launcher)
-    if reason is not None:
-        raise UsageError(f"rows cannot take turns by iteration: {reason}; --turns rounds runs one after the other")
-
-    able = cast("LocalLauncher | DockerLauncher", launcher)
-
-    def work(ledger: Ledger) -> bool:
-        while ledger.waiting:
-            if _start(ledger, settings, able, view, group):
-                return True
-        return False
-
-    return work_through(plan, settings, view, time.monotonic, work, further)
+    while ledger.waiting:
+        if _start(ledger, settings, launcher, view, group):
+            return True
+    return False
 
 
-def _start(
-    ledger: Ledger, settings: Settings, launcher: "LocalLauncher | DockerLauncher", view: View, group: Group
-) -> bool:
+def _start(ledger: Ledger, settings: Settings, launcher: Launcher, view: View, group: Group) -> bool:
     """Make the next run of the ledger, with those that take turns with it; whether somebody asked to stop."""
     first = ledger.waiting[0]
     key = group(first)
     if key is None:
         return one_by_one(ledger, settings, launcher, view, most=1)
+    reason = turns_refused(launcher)
+    if reason is not None:
+        raise UsageError(f"rows cannot take turns by iteration: {reason}; --turns rounds runs one after the other")
+    able = cast("LocalLauncher | DockerLauncher", launcher)
     taken: list[Manifest] = []
     while manifest := ledger.take(lambda waiting: group(waiting) == key, is_begun=bool(taken)):
         taken.append(manifest)
@@ -66,8 +55,8 @@ def _start(
         return False
     listener = Listener(shared=not isinstance(launcher, LocalLauncher))
     try:
-        with launcher.together():
-            return InTurns(ledger, settings, launcher, taken, view, listener).work()
+        with able.together():
+            return InTurns(ledger, settings, able, taken, view, listener).work()
     finally:
         listener.close()
 

@@ -16,6 +16,8 @@ from suite.spec.manifest import Manifest
 
 #: Runs to add, and seconds that others are expected to take after them.
 Further = Callable[[Ledger], tuple[Sequence[Manifest], float]]
+#: Takes runs from a ledger until none is left; whether somebody asked to stop.
+Way = Callable[[Ledger, Settings, Launcher, View], bool]
 
 
 class Summary(Frozen):
@@ -29,52 +31,6 @@ class Summary(Frozen):
     busy: tuple[str, ...] = ()
     suspect: tuple[str, ...] = ()
     interrupted: bool = False
-
-
-def run_plan(
-    plan: Plan,
-    settings: Settings,
-    launcher: Launcher,
-    view: View,
-    clock: Callable[[], float] = time.monotonic,
-    further: Further | None = None,
-) -> Summary:
-    """Run what is to be run, one after the other, and then what ``further`` asks for, until it asks for nothing.
-
-    A failed run never stops the rest; an interrupt stops after its run was recorded. Raises UsageError when the results
-    folder cannot take a bundle.
-    """
-    return work_through(
-        plan, settings, view, clock, lambda ledger: one_by_one(ledger, settings, launcher, view), further
-    )
-
-
-def work_through(
-    plan: Plan,
-    settings: Settings,
-    view: View,
-    clock: Callable[[], float],
-    work: Callable[[Ledger], bool],
-    further: Further | None = None,
-) -> Summary:
-    """Have ``work`` take runs from a ledger until none is left; it returns whether it was interrupted.
-
-    ``further``: the runs that follow once those before have ended; it ends with none, or with the budget.
-    """
-    ledger = Ledger(states(plan.manifests, settings.root), settings, view, clock)
-    freeze_gc_baseline()
-    view.begin(len(plan.manifests), len(plan.manifests) - len(ledger.waiting))
-    try:
-        interrupted = work(ledger)
-        while further is not None and not (interrupted or ledger.spent):
-            following, seconds_to_come = further(ledger)
-            if not following:
-                break
-            ledger.add(following, seconds_to_come)
-            interrupted = work(ledger)
-    finally:
-        view.end()
-    return Summary(interrupted=interrupted, **{what: tuple(ids) for what, ids in ledger.outcome.items()})
 
 
 def one_by_one(ledger: Ledger, settings: Settings, launcher: Launcher, view: View, most: int | None = None) -> bool:
@@ -93,3 +49,34 @@ def one_by_one(ledger: Ledger, settings: Settings, launcher: Launcher, view: Vie
         if isinstance(result, Record) and result.status == "interrupted":
             return True
     return False
+
+
+def run_plan(
+    plan: Plan,
+    settings: Settings,
+    launcher: Launcher,
+    view: View,
+    way: Way = one_by_one,
+    further: Further | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Summary:
+    """Run what is to be run, one after the other or in another ``way``, and then what ``further`` asks for once those
+    before have ended, until it asks for nothing, or the budget is spent.
+
+    A failed run never stops the rest; an interrupt stops after its run was recorded. Raises UsageError when the results
+    folder cannot take a bundle.
+    """
+    ledger = Ledger(states(plan.manifests, settings.root), settings, view, clock)
+    freeze_gc_baseline()
+    view.begin(len(plan.manifests), len(plan.manifests) - len(ledger.waiting))
+    try:
+        interrupted = way(ledger, settings, launcher, view)
+        while further is not None and not (interrupted or ledger.spent):
+            following, seconds_to_come = further(ledger)
+            if not following:
+                break
+            ledger.add(following, seconds_to_come)
+            interrupted = way(ledger, settings, launcher, view)
+    finally:
+        view.end()
+    return Summary(interrupted=interrupted, **{what: tuple(ids) for what, ids in ledger.outcome.items()})

@@ -1,13 +1,9 @@
 """Several runs at once on one host, each on devices of its own. Neighbours disturb timings, so the record says so."""
 
-import time
-
 from suite.conduct.planning.machine import Machine
-from suite.conduct.planning.plan import Plan
 from suite.conduct.running.at_once import AtOnce
 from suite.conduct.running.containers import ContainerMachine
 from suite.conduct.running.ledger import Ledger, Settings, View
-from suite.conduct.running.session import Further, Summary, work_through
 from suite.launch.docker.launcher import DockerLauncher
 from suite.launch.outcome import Launcher
 from suite.launch.requests import Stops
@@ -19,25 +15,6 @@ def require_containers(machine: Machine, runs_at_once: int) -> None:
     """Raises UsageError when runs are to go on side by side that have no container to keep them apart."""
     if runs_at_once > 1 and not isinstance(machine, ContainerMachine):
         raise UsageError(f"--parallel {runs_at_once} keeps runs apart in containers: add --launcher docker")
-
-
-def run_side_by_side(
-    plan: Plan,
-    settings: Settings,
-    machine: Machine,
-    launcher: Launcher,
-    view: View,
-    most: int,
-    further: Further | None = None,
-) -> Summary:
-    """As ``run_plan``, with at most ``most`` runs at once, each on devices (on a CPU: cores) of its own."""
-    assert isinstance(machine, ContainerMachine) and isinstance(launcher, DockerLauncher), "see require_containers"
-    slots = Slots(machine.device_names, most)
-
-    def work(ledger: Ledger) -> bool:
-        return SideBySide(ledger, settings, launcher, slots, view).work()
-
-    return work_through(plan, settings, view, time.monotonic, work, further)
 
 
 class Slots:
@@ -91,3 +68,9 @@ class SideBySide(AtOnce):
 
     def ended(self, manifest: Manifest) -> None:
         self._slots.give_back(self._devices.pop(manifest.run.id))
+
+
+def side_by_side(ledger: Ledger, settings: Settings, launcher: Launcher, view: View, slots: Slots) -> bool:
+    """A way to run a plan: several at once, each on devices (on a CPU: cores) of its own."""
+    assert isinstance(launcher, DockerLauncher), "see require_containers"
+    return SideBySide(ledger, settings, launcher, slots, view).work()

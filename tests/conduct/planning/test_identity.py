@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from suite.bundle.cache.database import FILE
 from suite.conduct.cluster import image_file
 from suite.conduct.cluster.image_file import content_name
 from suite.conduct.planning.machine import measured_with, require_same_variables
@@ -82,7 +83,7 @@ def test_an_image_file_is_known_by_what_it_holds_and_read_once(tmp_path, monkeyp
     with monkeypatch.context() as patched:
         patched.setattr(image_file.hashlib, "file_digest", lambda *given: pytest.fail("it is many gigabytes"))
         assert content_name(str(image)) == name
-        (image_file._place() or image).write_text("no JSON")
+    (tmp_path / "cache" / FILE).write_text("no database")
     assert content_name(str(image)) == name, "what was kept is no more than a short cut"
     image.write_bytes(b"built again")
     assert content_name(str(image)) != name

@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Callable, Hashable
 from contextlib import closing
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,9 @@ from suite.bundle.store import Bundle, find_bundles
 from suite.bundle.verify import verify
 from suite.conduct.planning.plan import Plan, make_plan
 from suite.conduct.planning.turns import turns_refused
-from suite.conduct.running.in_turns import run_in_turns
+from suite.conduct.running.in_turns import in_turns
 from suite.conduct.running.ledger import Settings
-from suite.conduct.running.session import Summary
+from suite.conduct.running.session import Summary, run_plan
 from suite.launch.local import LocalLauncher
 from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest, Measure
@@ -55,7 +56,8 @@ def together(manifest: Manifest) -> Hashable:
 
 def work(plan: Plan, root: Path, view: Any = None, group: Any = together, launcher: Any = None) -> Summary:
     settings = Settings(root=root, python=sys.executable)
-    return run_in_turns(plan, settings, launcher or LocalLauncher(QUICK), view or Remembering(), group)
+    way = partial(in_turns, group=group)
+    return run_plan(plan, settings, launcher or LocalLauncher(QUICK), view or Remembering(), way)
 
 
 def starts_of(bundles: list[Bundle]) -> dict[str, list[Bundle]]:
@@ -192,4 +194,4 @@ def test_launchers_whose_ranks_this_host_does_not_reach_are_refused(tmp_path: Pa
     launcher.name = "slurm"
     settings = Settings(root=tmp_path, python=sys.executable)
     with pytest.raises(UsageError, match="the slurm launcher starts ranks that this host does not reach; --turns rou"):
-        run_in_turns(plan_of(), settings, launcher, Remembering(), together)
+        run_plan(plan_of(), settings, launcher, Remembering(), partial(in_turns, group=together))

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from suite.backends.base import BackendKind, LayoutRequest
+from suite.backends.base import BackendDriver, BackendKind, LayoutRequest
 from suite.spec.layout import Layout
 from suite.spec.manifest import Measure
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
 
 
-class Example:
+class Example(BackendDriver):
     """A bigram model on plain PyTorch; every rank is a replica of its own."""
 
     name = "example-torch"
     kind: BackendKind = "engine"
     summary = "a toy from another package: a bigram model on plain PyTorch"
     packages: tuple[str, ...] = ("torch", "suite-example-backend")
-    settings: tuple[str, ...] = ()
 
     def layout(self, size: Shape, workload: Workload, request: LayoutRequest) -> Layout:
         return Layout(nodes=request.nodes, devices_per_node=request.devices_per_node, data=request.ranks)
@@ -24,12 +23,6 @@ class Example:
     def errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> list[str]:
         if measure.precision != "fp32":
             return [f"the toy computes in fp32, not in {measure.precision}"]
-        return []
-
-    def variables(self, measure: Measure) -> dict[str, str]:
-        return {}
-
-    def stack_errors(self, python: str) -> list[str]:
         return []
 
     def worker_argv(self, manifest_path: str, bundle_path: str) -> tuple[str, ...]:

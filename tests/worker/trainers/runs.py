@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from suite.backends.base import choice, optional_packages, stack_of
+from suite.backends.base import choice, stack_of
 from suite.backends.registry import find_backend
 from suite.bundle.record import Record
 from suite.bundle.store import Bundle
@@ -50,7 +50,7 @@ def trainer_manifest(
     driver = find_backend(backend)
     workload = work if isinstance(work, Workload) else Workload.model_validate(work)
     laid = layout if isinstance(layout, Layout) else driver.layout(size, workload, layout)
-    found = stack_versions(python, (*driver.packages, *optional_packages(driver))) if python else {}
+    found = stack_versions(python, (*driver.packages, *driver.optional_packages)) if python else {}
     versions = {name: version for name, version in found.items() if version}
     return make_manifest(
         plan="tests",

@@ -1,0 +1,115 @@
+"""`suite pack` and `suite unpack`: a results folder as one file that can be handed on, and back."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from suite.bundle.archive.index import archive_facts, archive_lines, scrubbed_line
+from suite.bundle.archive.opening import read_archive, unpack_archive, unpacked_name
+from suite.bundle.archive.packing import Packed, Packing
+from suite.bundle.archive.packing import pack as packed
+from suite.bundle.archive.signature import check
+from suite.cli.exits import DONE, GATE_NOT_MET, command
+from suite.cli.options.declare import argument, flag, option
+from suite.cli.options.reading import STANDARD_OUTPUT, print_json, written_to
+from suite.spec.terminal import UsageError, printable, say
+
+AllowedSigners = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="exit 3 unless the archive is signed by one of these (lines of NAME KEY, as ssh-keygen takes them)",
+    ),
+]
+
+
+@command
+def pack(
+    folder: Path = argument("results folder, or a single bundle"),
+    output: Path = option("file to write (-: print it)", ..., "--output", "-o", metavar="FILE.suite.zip"),
+    keep_identity: bool = flag(
+        "leave in names of hosts and users, paths, addresses, ids of containers and serial numbers"
+    ),
+    keep: list[str] | None = option(
+        "a name, path or address that may stay; can be given several times", metavar="WORD"
+    ),
+    scrub: list[str] | None = option(
+        "a word to scrub beside what is found; can be given several times", metavar="WORD"
+    ),
+    licence: list[Path] | None = option("text of a licence of the results; can be given several times", metavar="FILE"),
+    sbom: list[Path] | None = option(
+        "what an image holds, of suite images check --sbom; can be given several times", metavar="FILE"
+    ),
+    sign: Path | None = option("sign it with this SSH key (ssh-keygen -Y sign)", metavar="KEY"),
+    as_json: bool = flag("print what was packed and scrubbed as JSON", "--json"),
+) -> None:
+    """Put the runs of a results folder into one file, without what tells who ran them and where.
+
+    \b
+    suite pack runs -o results.suite.zip
+    suite verify results.suite.zip
+    suite report results.suite.zip
+
+    The same folder gives the same bytes. Names are replaced by others (scrubbed-host-1) that still tell one machine
+    from another, and records are derived again from what is left, so that they verify.
+    """
+    if keep_identity and (keep or scrub):
+        raise UsageError("--keep and --scrub say what is scrubbed: leave out --keep-identity")
+    how = Packing(keep_identity, keep or (), scrub or (), licence or (), sbom or (), sign)
+    with written_to(output, ".suite.zip", as_json) as path:
+        done = packed(folder, path, how)
+    if output == STANDARD_OUTPUT:
+        return
+    if as_json:
+        index = done.index.model_dump(mode="json", by_alias=True, exclude={"files"})
+        facts = {"bytes": done.bytes, "files": len(done.index.files), "signed": done.is_signed}
+        print_json({"archive": str(output), "index_sha256": done.index_sha256, **facts, **index})
+        return
+    for line in _told(done, output):
+        say(printable(line))
+
+
+def _told(done: Packed, output: Path) -> Iterator[str]:
+    index = done.index
+    yield f"wrote {output}: {len(index.runs)} run{'s' * (len(index.runs) != 1)}, {done.bytes:,} bytes"
+    yield scrubbed_line(index)
+    if index.sboms:
+        yield f"lists of what images hold: {', '.join(index.sboms)}"
+    for left in index.left_out:
+        yield f"left out: {left.path}: {left.reason}"
+    other = [run for run in index.runs if run.verified != "equal"]
+    if other:
+        yield f"{len(other)} of the runs did not verify before they were packed; suite verify {output} tells of each"
+    yield f"digest: {index.digest}" if index.digest else "digest: none, because a bundle has none"
+    yield f"index: sha256 {done.index_sha256}, {'signed' if done.is_signed else 'not signed (--sign KEY signs it)'}"
+
+
+@command
+def unpack(
+    archive: Path = argument("file of suite pack", metavar="FILE.suite.zip"),
+    output: Path | None = option(
+        "folder to make [default: the file's name without its end]", None, "--output", "-o", metavar="DIR"
+    ),
+    allowed_signers: AllowedSigners = None,
+    as_json: bool = flag("print what was unpacked as JSON", "--json"),
+) -> int:
+    """Unpack a file of suite pack, whole or not at all: every file is as its index says.
+
+    With --allowed-signers nothing is unpacked that is not signed by one of them: exit 3.
+    """
+    target = output or unpacked_name(archive)
+    with read_archive(archive) as reader:
+        signature = check(reader.index_bytes, reader.signature, allowed_signers)
+        about = (str(archive), reader.index, reader.index_sha256, signature)
+        refused = signature.outcome == "bad signature" or (allowed_signers and signature.outcome != "signed")
+        if not refused:
+            unpack_archive(reader, target)
+    if as_json:
+        print_json({**archive_facts(*about), "folder": None if refused else str(target)})
+    else:
+        for line in archive_lines(*about):
+            say(printable(line) if not line.startswith(" ") else f"    {printable(line)}")
+        say(printable("not unpacked" if refused else f"unpacked to {target}; its results are {target / 'runs'}"))
+    return GATE_NOT_MET if refused else DONE
