@@ -15,7 +15,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from suite.cli.commands import ABOUT, COMMANDS, HEADINGS, Command, Group
 from suite.cli.saved_help import content_width
-from suite.spec.terminal import UsageError, say
+from suite.spec.terminal import UsageError, note, say
 
 #: options that every command means alike
 _OUTPUT = frozenset(("as_json", "detach", "dry_run", "output", "quiet", "runs", "verbose"))
@@ -74,9 +74,10 @@ class GroupedCommand(TyperCommand):
     """A command whose help has one table of options for each heading."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """The options of files come before those of the command line, which replace them."""
-        words = [*args]
-        rest = super().parse_args(ctx, args)
+        """Spellings of the release before are taken too; the options of files come before those of the command line,
+        which replace them."""
+        words = todays_options(args)
+        rest = super().parse_args(ctx, [*words])
         if ctx.resilient_parsing:
             return rest
         from suite.cli.exits import complain
@@ -218,10 +219,39 @@ def metavar(param: Any, label: str) -> str:
     return "NAME"
 
 
+def todays_command(words: list[str]) -> list[str]:
+    """`suite render LAUNCHER` as `suite submit LAUNCHER --output`."""
+    if not words or words[0] != "render":
+        return words
+    named = any(word in ("-o", "--help", "-h") or word.startswith("--output") for word in words)
+    _tell("suite render", "suite submit ... --output DIR (- prints)")
+    return ["submit", *words[1:], *([] if named else ["--output", "-"])]
+
+
+def todays_options(words: list[str]) -> list[str]:
+    """``--precision`` as ``--until`` of a percentage, else ``--dtype``."""
+    found: list[str] = []
+    rest = iter(words)
+    for word in rest:
+        name, equals, value = word.partition("=")
+        if name != "--precision":
+            found.append(word)
+            continue
+        value = value if equals else next(rest, "")
+        option = "--until" if "%" in value else "--dtype"
+        _tell(f"--precision {value}", f"{option} {value}")
+        found.append(f"{option}={value}")
+    return found
+
+
 def refuse_no_folder(words: list[str]) -> None:
     """Raises UsageError for a results folder without a name, which a path of nothing would have be the working one."""
     if "--runs=" in words or ("--runs", "") in pairwise(words):
         raise UsageError("--runs '' names no folder; name one, or leave it out")
+
+
+def _tell(old: str, new: str) -> None:
+    note(f"note: {old} is now {new}; the old spelling ends with the next release")
 
 
 #: what Typer raises for a command line that cannot be parsed, of whichever Click it holds
@@ -270,6 +300,7 @@ class Commands(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """A group that has a default command is that one where the first word names no other."""
+        args = todays_command(args) if self._table is COMMANDS else args
         names_one = bool(args) and (args[0] in self._table or args[0] in ctx.help_option_names)
         given = [self._default, *args] if self._default and not names_one and not ctx.resilient_parsing else args
         return super().parse_args(ctx, given)

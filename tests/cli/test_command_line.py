@@ -41,6 +41,25 @@ def layouts(*arguments: object) -> list[str]:
     return [run["layout"] for run in told(*arguments)["runs"]]
 
 
+class TestOldSpellings:
+    @pytest.mark.parametrize(("value", "option"), [("bf16", "--dtype"), ("3%", "--until")])
+    def test_precision_works_and_says_what_it_is_now(self, value: str, option: str) -> None:
+        words = (*MEGATRON, "--repeats", "4")
+        for old in (("--precision", value), (f"--precision={value}",)):
+            before, now = suite(*words, *old, "--json"), suite(*words, option, value, "--json")
+            assert before.stdout == now.stdout and now.exit_code == 0
+            assert before.stderr.splitlines()[0].startswith(f"note: --precision {value} is now {option} {value};")
+
+    def test_render_is_submit_with_output(self, tmp_path: Path) -> None:
+        words = ("slurm", "--backend", "megatron", "--size", "1M", "--device", "cpu", "--runs", tmp_path)
+        words += ("--stack", "torch=1", "--stack", "megatron-core=1")
+        before, now = suite("render", *words), suite("submit", *words, "-o", "-")
+        assert before.stdout == now.stdout and now.stdout.startswith("#!")
+        assert "suite render is now suite submit ... --output DIR" in before.stderr
+        assert suite("render", *words, "-o", tmp_path / "files").exit_code == 0
+        assert list((tmp_path / "files").glob("*.sbatch"))
+
+
 class TestLayout:
     def test_one_option_says_what_goes_together_and_several_compare(self) -> None:
         apart = layouts(*MEGATRON, "--ranks", "2", "--tp", "2", "--no-sequence-parallel")
