@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -13,7 +14,8 @@ import pytest
 
 from suite.cli import saved_help
 from suite.cli.app import app
-from suite.cli.commands import COMMANDS, Command, Group, command_paths
+from suite.cli.commands import COMMANDS, HEADINGS, Command, Group, command_paths
+from suite.cli.man_page import man_page
 from suite.spec.version import suite_version
 from tests.command import suite
 
@@ -157,6 +159,14 @@ def test_asking_for_one_command_imports_no_other() -> None:
     assert not [name for name in loaded - names_of_launchers if name.startswith(rooms)]
 
 
+def test_the_manual_page_has_every_section_and_command(saved: Path) -> None:
+    page = man_page(json.loads(saved.read_text())["pages"]["80"]).replace("\\-", "-")
+    sections = ["NAME", "SYNOPSIS", "COMMANDS", "EXIT STATUS", "FILES", "ENVIRONMENT", "SEE ALSO"]
+    assert re.findall(r"^\.SH (.*)", page, re.MULTILINE) == sections
+    assert re.findall(r"^\.SS (.*)", page, re.MULTILINE) == [*HEADINGS]
+    assert not [words for words in commands() if f"suite {words} " not in page]
+
+
 @pytest.mark.slow
 class TestBuild:
     @pytest.fixture
@@ -177,6 +187,8 @@ class TestBuild:
         code = "import sys; from suite.cli.main import main; main(); print('typer' in sys.modules)"
         done = python(code, "run", "--help", folder=installed, COLUMNS="100")
         assert done.stdout.startswith("Usage: suite run") and done.stdout.endswith("\nFalse\n")
+        (page,) = installed.glob("*.data/data/share/man/man1/suite.1")
+        assert page.read_text().startswith(".TH SUITE 1 ")
 
     def test_an_editable_installation_saves_help_in_the_checkout(self, checkout: Path) -> None:
         self.build(checkout, "build_editable")
