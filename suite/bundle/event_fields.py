@@ -250,7 +250,6 @@ def decoder_of(writer: str) -> msgspec.json.Decoder[Any]:
 
 
 def kind_of(event: Event) -> str:
-    """As its line has it."""
     return str(event.__struct_config__.tag)
 
 

@@ -132,7 +132,6 @@ def examined(bundle: Bundle, evidence: Evidence | None = None) -> Examined:
 
 
 def as_json(record: Record) -> dict[str, Any]:
-    """The record as a reader of its file would see it."""
     parsed: dict[str, Any] = json.loads(record.model_dump_json(by_alias=True))
     return parsed
 

@@ -80,8 +80,6 @@ def select(
 
 
 class _Table:
-    """For one selection."""
-
     def __init__(self, view: View | None, is_alone: Callable[[Surveyed], bool]) -> None:
         self._view, self._is_alone = view, is_alone
         self._column = "record" if view is None else view.column

@@ -42,8 +42,6 @@ class Judged:
 
 @dataclass(frozen=True)
 class JudgedTogether:
-    """One test for each pair of sides, and the outcome of all together."""
-
     each: tuple[Judged, ...]
     family: Family
     priors: dict[str, Prior | None]

@@ -90,7 +90,6 @@ def pair(before: Sequence[Measured], after: Sequence[Measured]) -> Pairs:
 
 
 def _pair_alike(before: list[Measured], after: list[Measured], found: Pairs) -> None:
-    """Rows that do the same work in the same way, on both sides."""
     if len(before) == len(after) == 1:
         found.paired.append((before[0], after[0]))
         return
@@ -181,7 +180,6 @@ def _way_text(one: Measured, names: Sequence[str]) -> str:
 
 
 def _how(one: Measured) -> dict[str, str]:
-    """How it was measured: settings, launch, stack and machine."""
     packages = {f"{name} version": version for name, version in one.manifest.stack_identity.items()}
     settings = {name: str(value) for name, value in one.settings.items()}
     return {**settings, **one.runs.launch.settings(), **packages, "machine": one.runs.machine}

@@ -88,7 +88,6 @@ def _variables(record: Record) -> dict[str, str]:
 
 
 def packages_of(record: Record) -> dict[str, str]:
-    """Versions by the names of packages."""
     found = inner(record.environment.worker, "packages")
     return {name: fact_text(version) for name, version in found.items()} if isinstance(found, Mapping) else {}
 
@@ -245,7 +244,6 @@ def environment_differences(before: Sequence[Record], after: Sequence[Record]) -
 def facts_of_both(
     before: Sequence[Record], after: Sequence[Record]
 ) -> Iterator[tuple[str, FactKind, tuple[str, ...], tuple[str, ...]]]:
-    """Every fact with its kind and its values on each side."""
     ids = image_ids((*before, *after))
     first, second = facts_of(before, ids), facts_of(after, ids)
     for name in dict.fromkeys((*first, *second)):

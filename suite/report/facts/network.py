@@ -50,8 +50,6 @@ class NetworkLine:
 
 
 class NetworkRun(NamedTuple):
-    """A run with measurements, by scope, and the number of its row."""
-
     row: int
     record: Record
     scopes: dict[str, Bandwidths]

@@ -101,7 +101,6 @@ def _panel(
 
 
 def _failed(axes: Axes, lines: Sequence[Series], sizes: Sequence[str], ranks: int) -> None:
-    """A cross on the floor of the panel for each row without a rate."""
     for index, line in enumerate(lines):
         rows = [row for row in line.rows if row.ranks == ranks and not row.measured]
         positions = _positions(rows, sizes, index, lines)

@@ -24,7 +24,6 @@ def make_site(
 
 
 def made_pages(site: Site, base: str | None) -> Iterator[tuple[str, str]]:
-    """Each page: its name and its text."""
     yield "index.html", index_page(site)
     yield "compare.html", compare_page(site)
     yield "feed.xml", feed(site, base)

@@ -62,7 +62,6 @@ class WrittenSite:
         return [visible(line, 400) for line in self.summary.told]
 
     def as_json(self) -> dict[str, Any]:
-        """For programs, with every change of level."""
         return {
             "schema": SITE_SCHEMA,
             "path": str(self.path),

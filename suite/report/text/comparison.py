@@ -173,7 +173,6 @@ def _ratio(ratio: float | None, low: float | None, high: float | None) -> str:
 
 
 def _bound(ratio: float) -> str:
-    """Bounds that say nothing are not written out."""
     return "<0.01" if ratio < 0.01 else ">100" if ratio > 100 else f"{ratio:.3f}"
 
 
@@ -224,7 +223,6 @@ def _phase_cells(row: ComparedRow) -> Iterator[Cells]:
 
 
 def _print_surroundings(result: FolderComparison) -> None:
-    """A table of what differs, or one line."""
     around = result.surroundings
     if not result.rows:
         return
