@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from types import MappingProxyType
 from typing import Any, Literal
 
 from suite.bundle.facts import inner
@@ -20,7 +19,6 @@ _ALIKE = 1.25
 _QUIET = 1.0
 
 IMAGE = "image"
-NO_IDS: Mapping[str, str] = MappingProxyType({})
 Reader = Callable[[Record], str]
 
 
@@ -171,7 +169,7 @@ FIGURES: tuple[Figure, ...] = (
 )
 
 
-def facts_of(records: Sequence[Record], ids: Mapping[str, str] = NO_IDS) -> dict[str, tuple[FactKind, tuple[str, ...]]]:
+def facts_of(records: Sequence[Record], ids: Mapping[str, str]) -> dict[str, tuple[FactKind, tuple[str, ...]]]:
     """Every fact by its name, with its distinct values over these records; packages and variables are
     facts of their own.
 

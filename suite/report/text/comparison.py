@@ -7,7 +7,7 @@ from rich.table import Table
 
 from suite.report.comparing.model import ComparedMemory, ComparedRow, FolderComparison, Gate, Lack, Unjudged
 from suite.report.formatting.escape import visible
-from suite.report.formatting.forms import Cells, Form, cell, console, explained, print_line, print_widest, without
+from suite.report.formatting.forms import Cells, Form, cell, console, print_line, print_widest, without
 from suite.report.formatting.numbers import GIB, UNKNOWN, counted, listed, number
 from suite.spec.base import printable
 from suite.stats.deciding import MOST_RUNS
@@ -127,7 +127,7 @@ def _forms(rows: Sequence[ComparedRow], margin: float) -> list[Form]:
     short = [_compared(row, _short(row)) for row in rows]
     if not any(row.variant for row in rows):
         whole, short = ([without(cells, "variant") for cells in table] for table in (whole, short))
-    legend = explained(short, legend_of)
+    legend = "; ".join(text for mark, text in legend_of.items() if any(mark in row["verdict"] for row in short))
     dropped = (("runs",), ("runs", "layout"))
     return [
         Form(whole, compact=False),
