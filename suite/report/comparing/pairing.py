@@ -143,8 +143,7 @@ def _place(one: Measured) -> tuple:
 
 def lacking(pairs: Pairs, other_work: dict[int, str]) -> Iterator[Unjudged]:
     """Every row that could not be paired, with what is nearest to it; one whose partner failed is told by that alone.
-    ``other_work``: by row's identity, what its look-
-    alike of the other side did otherwise."""
+    ``other_work``: by row's identity, what the row that looks like it did otherwise."""
     everything = {"before": _all(pairs, "before"), "after": _all(pairs, "after")}
     sides: tuple[tuple[Side, Side], ...] = (("before", "after"), ("after", "before"))
     for side, other in sides:
