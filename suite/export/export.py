@@ -7,6 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from suite.bundle.files import writing
 from suite.bundle.imported.record import MARK
 from suite.bundle.tags import tags_by_path
 from suite.export.columns import EXPORT_SCHEMA
@@ -82,10 +83,8 @@ def export_to(tool: str, paths: Sequence[Path], folder: Path) -> Exported:
         raise UsageError(f"{folder} is there already: name a new folder, or an empty one")
     found = read_entries(paths)
     tags, problems = tags_by_path(Path(entry.path) for entry in found.entries)
-    try:
+    with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         import_module(f"suite.export.tools.{tool}").write(folder, given(found.entries, tags))
-    except OSError as error:
-        raise UsageError(f"cannot write {folder}: {(error.strerror or str(error)).lower()}") from error
     count = len(found.entries)
     return Exported(folder, tool, count, count, f"{counted(count, 'run')} for {tool}", (*found.warnings(), *problems))
