@@ -254,11 +254,10 @@ def _lacking(unjudged: Sequence[Unjudged]) -> Iterator[str]:
             noun = "bundle" if lack in _OF_BUNDLES else "row or bundle" if lack == "copies" else "row"
             plural = "rows or bundles" if lack == "copies" else None
             yield f"{counted(len(found), noun, plural)} {words}:"
-            yield from _few(_lack_line(one) for one in found)
-
-
-def _lack_line(one: Unjudged) -> str:
-    return f"- {_SIDES[one.side]}{visible(one.name, 200)}{': ' if one.detail else ''}{visible(one.detail, 400)}"
+            yield from _few(
+                f"- {_SIDES[one.side]}{visible(one.name, 200)}{': ' if one.detail else ''}{visible(one.detail, 400)}"
+                for one in found
+            )
 
 
 def _few(lines: Iterator[str]) -> Iterator[str]:
