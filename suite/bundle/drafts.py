@@ -20,12 +20,10 @@ _OLD_SECONDS = 24 * 3600.0
 
 
 def draft_of(path: Path) -> Path:
-    """Where this process makes what is to lie at ``path``."""
     return path.with_name(f".{path.name}.{os.getpid()}")
 
 
 def removed_draft_of(path: Path) -> Path:
-    """Where this process moves what it removes from ``path``."""
     return path.with_name(f".{path.name}.removed.{os.getpid()}")
 
 

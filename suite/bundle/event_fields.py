@@ -83,6 +83,26 @@ class Together(Struct, gc=False):
     rows: Annotated[list[str], Meta(min_length=1, max_length=1000)]
 
 
+_TURNS = "an object with the start's id, and as rows the run ids of those that take turns, each once"
+_COUNTS = (
+    f"an object of whole numbers {' '.join(Work.__struct_fields__)}, with samples and responses, or of nulls where a "
+    "trainer's log does not tell"
+)
+_ROLLOUT = (
+    "an object of numbers or nulls: seconds and differences from 0, no mean above its maximum, an effective sample "
+    "size of 0 to 1"
+)
+_PERIOD = (
+    "an object of a publication's number, the staleness as samples by number, and roles with ranks and busy seconds"
+)
+_NOISE = "an object of numbers from 0 or nulls, with one such object as host"
+_Turns = Annotated[Together, Meta(description=_TURNS)]
+_Counts = Annotated[Work, Meta(description=_COUNTS)]
+_Rollout = Annotated[dict[str, Number | None], Meta(description=_ROLLOUT)]
+_Period = Annotated[Period, Meta(description=_PERIOD)]
+_Noise = Annotated[dict[str, Figure | dict[str, Figure | None] | None], Meta(description=_NOISE)]
+
+
 class Event(Struct, tag_field="kind", kw_only=True, gc=False, omit_defaults=True):
     """What every event has. ``rank`` is null in those of the driver."""
 
@@ -95,15 +115,7 @@ class Launch(Event, tag="launch", kw_only=True, gc=False):
     schema: Text
     launcher: Text
     ranks: Count
-    turns: (
-        Annotated[
-            Together,
-            Meta(
-                description="an object with the start's id, and as rows the run ids of those that take turns, each once"
-            ),
-        ]
-        | None
-    ) = None
+    turns: _Turns | None = None
 
     def __post_init__(self) -> None:
         if self.turns is not None and len(set(self.turns.rows)) < len(self.turns.rows):
@@ -157,46 +169,16 @@ class Memory(Event, tag="memory", kw_only=True, gc=False):
 class Iteration(Event, tag="iteration", kw_only=True, gc=False):
     iteration: Count
     seconds: IterationSeconds
-    counts: Annotated[
-        Work,
-        Meta(
-            description=f"an object of whole numbers {' '.join(Work.__struct_fields__)}, with samples and responses, "
-            "or of nulls where a trainer's log does not tell"
-        ),
-    ]
+    counts: _Counts
     stats: Annotated[dict[str, Number | None], Meta(description="an object of numbers or nulls")]
     details: Annotated[dict[str, Seconds], Meta(description="an object of seconds by part")] | None = None
     skipped_steps: Count | None = None
-    rollout: (
-        Annotated[
-            dict[str, Number | None],
-            Meta(
-                description="an object of numbers or nulls: seconds and differences from 0, no mean above its maximum, "
-                "an effective sample size of 0 to 1"
-            ),
-        ]
-        | None
-    ) = None
+    rollout: _Rollout | None = None
     staleness: Count | None = None
-    asynchronous: (
-        Annotated[
-            Period,
-            Meta(
-                description="an object of a publication's number, the staleness as samples by number, and roles with "
-                "ranks and busy seconds"
-            ),
-        ]
-        | None
-    ) = None
+    asynchronous: _Period | None = None
     own_timers: Annotated[dict[str, Seconds], Meta(description="an object of seconds by timer")] | None = None
     source: Literal["trainer"] | None = None
-    noise: (
-        Annotated[
-            dict[str, Figure | dict[str, Figure | None] | None],
-            Meta(description="an object of numbers from 0 or nulls, with one such object as host"),
-        ]
-        | None
-    ) = None
+    noise: _Noise | None = None
     device: Free | None = None
 
     def __post_init__(self) -> None:
@@ -250,7 +232,6 @@ def decoder_of(writer: str) -> msgspec.json.Decoder[Any]:
 
 
 def kind_of(event: Event) -> str:
-    """As its line has it."""
     return str(event.__struct_config__.tag)
 
 

@@ -59,20 +59,16 @@ class Events:
     notes: tuple[str, ...]
 
     def of(self, rank: int, kind: type[_Kind]) -> Sequence[_Kind]:
-        """A rank's events of one kind, in order; none of a rank that wrote nothing."""
         return cast(Sequence[_Kind], self._by_kind.get((rank, kind), ()))
 
     def of_all(self, kind: type[_Kind]) -> Iterator[_Kind]:
-        """The events of one kind of every rank, rank by rank."""
         return (event for rank in self.ranks for event in self.of(rank, kind))
 
     def of_driver(self, kind: type[_Kind]) -> _Kind | None:
-        """The driver's first event of a kind."""
         return next((event for event in self.driver if isinstance(event, kind)), None)
 
     @cached_property
     def times(self) -> "RankTimes":
-        """The iterations of all ranks as arrays."""
         from suite.bundle.rank_times import times_of  # loads numpy, which who only looks for bundles does without
 
         return times_of(self.ranks)
@@ -220,7 +216,6 @@ def _check_iterations(completed: int, claimed: int, manifest: Manifest, where: s
 
 
 def _check_driver(events: tuple[Event, ...]) -> None:
-    """At most one launch, first; at most one end, last."""
     kinds = [type(event) for event in events]
     for kind, place in ((Launch, 0), (DriverEnd, len(kinds) - 1)):
         if kind in kinds and (kinds.count(kind) > 1 or kinds[place] is not kind):

@@ -49,7 +49,6 @@ def write_synced(path: Path, content: str | bytes) -> None:
 
 
 def sync_folder(path: Path) -> None:
-    """Force a folder's own entries to disk."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

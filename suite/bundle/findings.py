@@ -50,7 +50,6 @@ class Finding(Frozen):
         return self.name not in _STANDS
 
     def line(self) -> str:
-        """For a reader."""
         return f"{self.name}: {self.text}"
 
 

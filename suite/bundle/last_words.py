@@ -25,16 +25,12 @@ def failure_fields(failure: Failure) -> dict[str, Any]:
 
 def end_fields(outcome: Outcome, ranks: int) -> dict[str, Any]:
     """Of the driver's ``end`` event: exit codes of the ranks that there are, and a time that can be one."""
-    codes = outcome.exit_codes.items()
+    codes = [(rank, code) for rank, code in outcome.exit_codes.items() if 0 <= rank < ranks]
     return {
         "status": outcome.status,
-        "exit_codes": {str(rank): _code(code) for rank, code in codes if 0 <= rank < ranks},
+        "exit_codes": {str(rank): None if code is None or abs(code) >= _MOST_CODE else code for rank, code in codes},
         "elapsed_seconds": min(outcome.elapsed_seconds, MOST_SECONDS),
     }
-
-
-def _code(code: int | None) -> int | None:
-    return None if code is None or abs(code) >= _MOST_CODE else code
 
 
 def _short(text: str, longest: int) -> str:

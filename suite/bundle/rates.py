@@ -116,7 +116,6 @@ def _estimate(interval: Interval) -> Estimate:
 
 
 def _tokens(phase: PhaseSpec, counts: Counts | None) -> int | None:
-    """Tokens that one iteration puts through a phase."""
     if counts is None or not phase.tokens:
         return None
     known = [getattr(counts, name) for name in phase.tokens]

@@ -264,8 +264,6 @@ class Turns(Frozen):
 
 
 class Environment(Frozen):
-    """Where it ran."""
-
     worker: dict[str, JsonValue] | None = Field(description="rank 0's facts, as its environment event has them")
     driver: dict[str, JsonValue] | None = Field(description="environment.json")
 

@@ -87,8 +87,6 @@ class DriverLog:
 
 @dataclass(frozen=True)
 class Bundle:
-    """The folder of one run."""
-
     path: Path
 
     @classmethod
@@ -134,7 +132,6 @@ class Bundle:
 
     @property
     def id(self) -> str:
-        """The folder's name, which is the run's id."""
         return self.path.name
 
     def manifest(self) -> Manifest:
@@ -281,7 +278,6 @@ def _locked(path: Path) -> int:
 
 
 def _is_at(descriptor: int, path: Path) -> bool:
-    """Whether an open file still is what lies at ``path``."""
     try:
         return os.path.samestat(os.fstat(descriptor), path.lstat())
     except OSError:

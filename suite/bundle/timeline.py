@@ -50,7 +50,6 @@ class Timeline:
 
     @property
     def counted_seconds(self) -> tuple[float, ...]:
-        """Seconds of the counted iterations, in order."""
         return tuple(self.seconds[index] for index in self.counted)
 
     def other_seconds(self, iteration: int) -> float:

@@ -128,13 +128,7 @@ def examined(bundle: Bundle, evidence: Evidence | None = None) -> Examined:
         raise DamagedBundle(f"record.json: predicted is {_short(predicted)}, must be an object or null")
     if derived.run.device == "cuda" and derived.run.precision != "fp32":
         derived = derived.model_copy(update={"predicted": predicted})
-    return Examined(manifest, derived, list(differences(stored, as_json(derived))), found)
-
-
-def as_json(record: Record) -> dict[str, Any]:
-    """The record as a reader of its file would see it."""
-    parsed: dict[str, Any] = json.loads(record.model_dump_json(by_alias=True))
-    return parsed
+    return Examined(manifest, derived, list(differences(stored, json.loads(written(derived)))), found)
 
 
 def differences(stored: Any, derived: Any, path: str = "") -> Iterator[str]:

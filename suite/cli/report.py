@@ -51,20 +51,19 @@ def report(
             studies, left_out = check.answers_below(places.folders)
             first, lines = show.sections(studies), [line for one in studies for line in show.verdict_lines(one)]
         told = [*found.warnings(), *map(places.shown, left_out)]
-        given = (title, told, found.read_from, with_suspect, found.imported)
+        model = build(found.entries, title, told, found.read_from, with_suspect, found.imported)
         if as_json:
             answers = [study.model_dump(mode="json", by_alias=True) for study in studies]
-            print_json({**figures(build(found.entries, *given)), "damaged": found.damaged, "studies": answers})
+            print_json({**figures(model), "damaged": found.damaged, "studies": answers})
             return
         if output == STANDARD_OUTPUT:
             with written_to(output, ".md") as path:
-                path.write_text(render(build(found.entries, *given), {}, first=first))
+                path.write_text(render(model, {}, first=first))
             return
         if is_brief:
-            say(brief(build(found.entries, *given)).rstrip())
+            say(brief(model).rstrip())
             return
-        written = write(found.entries, output, *given, first) if output else None
-        model = written.model if written else build(found.entries, *given)
+        written = write(model, output, first) if output else ()
         page = None
         if html:
             from suite.report.page.output import write_page
@@ -78,7 +77,7 @@ def report(
     for line in model.caveats:
         warn("note: ", line)
     if written:
-        say(printable(f"wrote {', '.join(str(path) for path in written.paths)}"))
+        say(printable(f"wrote {', '.join(str(path) for path in written)}"))
     if page:
         say(printable(f"wrote {page.path} ({page.size_text})"))
     if not written and not page:

@@ -71,18 +71,10 @@ def _texts(value: Any) -> list[str] | None:
     return [visible(one, LONGEST_TEXT) for one in value[:MOST_TEXTS] if isinstance(one, str)]
 
 
-def _integer(value: Any) -> int | None:
-    return value if type(value) is int and abs(value) <= _MOST_INTEGER else None
-
-
 def _number(value: Any) -> float | None:
     if type(value) is int and abs(value) <= _MOST_INTEGER:
         return float(value)
     return value if type(value) is float and math.isfinite(value) else None
-
-
-def _boolean(value: Any) -> bool | None:
-    return value if type(value) is bool else None
 
 
 def _time(value: Any) -> datetime | None:
@@ -97,9 +89,9 @@ def _time(value: Any) -> datetime | None:
 _AS_KIND: dict[Kind, Callable[[Any], Any]] = {
     "text": _text,
     "texts": _texts,
-    "integer": _integer,
+    "integer": lambda value: value if type(value) is int and abs(value) <= _MOST_INTEGER else None,
     "number": _number,
-    "boolean": _boolean,
+    "boolean": lambda value: value if type(value) is bool else None,
     "time": _time,
 }
 

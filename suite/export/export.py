@@ -7,6 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from suite.bundle.files import writing
 from suite.bundle.imported.record import MARK
 from suite.bundle.tags import tags_by_path
 from suite.export.columns import EXPORT_SCHEMA
@@ -18,9 +19,10 @@ from suite.report.formatting.numbers import counted
 from suite.report.reading import Found, read_entries
 from suite.spec.base import UsageError, printable
 from suite.spec.names import nearest
+from suite.spec.optional import required
 
-#: That follow experiments, each with a module of its name and an extra.
-TOOLS = ("wandb", "mlflow", "tensorboard")
+#: That follow experiments, each with a module and an extra of its name, and the package that it needs.
+TOOLS = {"wandb": "wandb", "mlflow": "mlflow", "tensorboard": "tensorboard.summary.writer.record_writer"}
 
 
 @dataclass(frozen=True)
@@ -76,15 +78,13 @@ def export_to(tool: str, paths: Sequence[Path], folder: Path) -> Exported:
     """
     if tool not in TOOLS:
         raise UsageError(f"there is no tool {printable(tool)!r}{nearest(tool, TOOLS)}; there are {', '.join(TOOLS)}")
-    writer = import_module(f"suite.export.tools.{tool}")
-    writer.check()
+    required(TOOLS[tool], tool)
     if os.path.lexists(folder) and not (folder.is_dir() and not any(folder.iterdir())):
         raise UsageError(f"{folder} is there already: name a new folder, or an empty one")
     found = read_entries(paths)
     tags, problems = tags_by_path(Path(entry.path) for entry in found.entries)
-    try:
+    with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        count = writer.write(folder, given(found.entries, tags))
-    except OSError as error:
-        raise UsageError(f"cannot write {folder}: {(error.strerror or str(error)).lower()}") from error
+        import_module(f"suite.export.tools.{tool}").write(folder, given(found.entries, tags))
+    count = len(found.entries)
     return Exported(folder, tool, count, count, f"{counted(count, 'run')} for {tool}", (*found.warnings(), *problems))

@@ -17,10 +17,11 @@ from suite.bundle.files import DamagedBundle
 from suite.bundle.findings import Finding
 from suite.bundle.folder import Trace
 from suite.bundle.store import StillRunning
-from suite.export.columns import Source
+from suite.export.columns import LONGEST_TEXT, Source
 from suite.export.runs import RUN_COLUMNS
 from suite.export.tables import Row
 from suite.report.facts.entry import Entry
+from suite.report.formatting.escape import visible
 from suite.report.reading import Found, read_with, version_of
 from suite.report.trust import Checked
 
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
 else:
     _Values = tuple[tuple(_TYPES[column.kind] for column in RUN_COLUMNS)]
 _NAMES = tuple(column.name for column in RUN_COLUMNS)
-#: What depends on where the bundle lies.
-_OF_PLACE = [(place, column) for place, column in enumerate(RUN_COLUMNS) if column.name in ("path", "tags")]
 
 
 @dataclass(frozen=True)
@@ -46,13 +45,11 @@ class KeptRun:
     """A run's row, column by column. ``path``: of its bundle."""
 
     path: str
-    values: list[Any]
+    values: tuple[Any, ...]
 
     def row(self, tags: tuple[str, ...]) -> Row:
-        source: Any = Source(self, tags)  # type: ignore[arg-type]
-        for place, column in _OF_PLACE:
-            self.values[place] = column.value(source)
-        return dict(zip(_NAMES, self.values, strict=True))
+        kept = dict(zip(_NAMES, self.values, strict=True))
+        return kept | {"path": visible(self.path, LONGEST_TEXT), "tags": list(tags)}
 
 
 class _Kept(msgspec.Struct):
@@ -92,7 +89,7 @@ def _look(bundles: Sequence[Surveyed], places: Opened) -> list[Checked[KeptRun] 
 def _checked(bundle: Surveyed, kept: _Kept) -> Checked[KeptRun]:
     findings = tuple(Finding.model_validate({"name": name, "text": text}) for name, text in kept.findings)
     trace = replace(kept.trace, path=Path(bundle.path))
-    return Checked(KeptRun(bundle.path, list(kept.values)), trace, findings, kept.difference, kept.version)
+    return Checked(KeptRun(bundle.path, kept.values), trace, findings, kept.difference, kept.version)
 
 
 def rows_of_runs(runs: Sequence[KeptRun], tags: Mapping[str, tuple[str, ...]]) -> Iterator[Row]:

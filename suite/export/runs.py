@@ -122,7 +122,6 @@ def _compute() -> Iterator[Column]:
 
 
 def _settings() -> Iterator[Column]:
-    """What else was asked for."""
     meaning = "`engine`: the suite's own iteration on the stack; `trainer`: the stack's own"
     yield Column("backend_kind", "text", "", meaning, part("run", "backend_kind"), True, ("engine", "trainer"))
     meaning = "of the model by its shape, without the value head"

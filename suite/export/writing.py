@@ -5,6 +5,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+from suite.bundle.files import writing
 from suite.export.formats import csv, jsonl, openmetrics
 from suite.export.tables import Row, Table
 from suite.spec.base import UsageError, printable
@@ -35,14 +36,12 @@ def write(output: Path, table: Table, rows: Iterable[Row]) -> int:
     Raises UsageError when it cannot be written.
     """
     check_output(output)
-    try:
+    with writing(output):
         output.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{output.name[:80]}.", dir=output.parent) as folder:
             draft = Path(folder) / "draft"
             count = _written(draft, output.suffix.lower(), table, rows)
             os.replace(draft, output)
-    except OSError as error:
-        raise UsageError(f"cannot write {output}: {(error.strerror or str(error)).lower()}") from error
     return count
 
 

@@ -1,6 +1,6 @@
-"""Charts with a line for each row, each described once: what is marked on a row's line, and what that is called.
+"""Charts, each described once: what is marked on a row's line, and what that is called.
 
-``plots/rows.py`` draws them as SVG beside the Markdown, ``page/script/lines.js`` on the page.
+``plots/`` draws them as SVG beside the Markdown, ``page/script/`` on the page.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,8 +10,10 @@ from typing import Literal
 from suite.report.facts.costs import MemoryUse, PhaseMemory
 from suite.report.facts.model import ReportModel
 from suite.report.facts.pool import Row
-from suite.report.formatting.numbers import GIB, interval, number, percent
+from suite.report.facts.scaling import Curve as MeasuredCurve
+from suite.report.formatting.numbers import GIB, counted, interval, number, percent
 from suite.spec.phases import ALL
+from suite.spec.workload import Scaling
 from suite.stats.intervals import Interval
 
 #: ``bar``: from ``low`` on, as long as ``value``; ``band``: from ``low`` to ``high``; ``tick``: at ``value``; ``dot``:
@@ -37,6 +39,10 @@ class Mark:
     low: float | None = None
     high: float | None = None
     text: str = ""
+
+    @property
+    def interval(self) -> Interval:
+        return Interval(self.value, self.low, self.high)
 
 
 @dataclass(frozen=True)
@@ -167,16 +173,6 @@ def _rate_line(row: Row) -> Line:
 Figure = tuple[Interval, str]
 
 
-@dataclass(frozen=True)
-class _Metric:
-    """What can be chosen to be drawn of every row. ``better``: which way a good figure lies; empty: neither."""
-
-    label: str
-    unit: str
-    better: str
-    read: Callable[[Row], Figure | None]
-
-
 def _bounded(estimate: Interval | None, digits: int = 2) -> Figure | None:
     """With the text of a column that shows bounds."""
     return None if estimate is None else (estimate, interval(estimate, bound_digits=digits))
@@ -198,31 +194,101 @@ def _joules(row: Row) -> Figure | None:
     return _alone(row.energy.joules_per_sample) if row.energy and row.energy.valid else None
 
 
-_METRICS: tuple[_Metric, ...] = (
-    _Metric("throughput", "tokens/s", "more", lambda row: _bounded(row.tokens_per_second)),
-    _Metric("throughput", "tokens/s/device", "more", lambda row: _bounded(row.tokens_per_second_per_device)),
-    _Metric("iteration", "s", "less", lambda row: _alone(row.iteration_seconds)),
-    *(_Metric(f"phase {one.label}", "s", "less", _phase(one.name)) for one in ALL),
-    _Metric("idle", "% of an iteration", "less", lambda row: _percent(row.idle.share if row.idle else None)),
-    _Metric("memory, floor over peak", "%", "more", lambda it: _percent(it.memory.efficiency if it.memory else None)),
-    _Metric("MFU", "%", "more", lambda row: _percent(row.mfu)),
-    _Metric("HFU", "%", "more", lambda row: _percent(row.hfu)),
-    _Metric("MBU", "%", "more", lambda row: _percent(row.mbu)),
-    _Metric("energy", "J/sample", "less", _joules),
+#: What else can be drawn of every row: name, unit, which way a good figure lies, and how it is read.
+_METRICS: tuple[tuple[str, str, str, Callable[[Row], Figure | None]], ...] = (
+    ("throughput", "tokens/s", "more", lambda row: _bounded(row.tokens_per_second)),
+    ("throughput", "tokens/s/device", "more", lambda row: _bounded(row.tokens_per_second_per_device)),
+    ("iteration", "s", "less", lambda row: _alone(row.iteration_seconds)),
+    *((f"phase {one.label}", "s", "less", _phase(one.name)) for one in ALL),
+    ("idle", "% of an iteration", "less", lambda row: _percent(row.idle.share if row.idle else None)),
+    ("memory, floor over peak", "%", "more", lambda it: _percent(it.memory.efficiency if it.memory else None)),
+    ("MFU", "%", "more", lambda row: _percent(row.mfu)),
+    ("HFU", "%", "more", lambda row: _percent(row.hfu)),
+    ("MBU", "%", "more", lambda row: _percent(row.mbu)),
+    ("energy", "J/sample", "less", _joules),
 )
 
 
 def figures(model: ReportModel) -> Iterator[Chart]:
     """The rate, and every other figure that rows have."""
     yield rates(model)
-    for one in _METRICS:
-        known = [(row, figure) for row in model.rows if (figure := one.read(row)) is not None]
-        better = f", {one.better} is better" if one.better else ""
+    for name, unit, better, read in _METRICS:
+        known = [(row, figure) for row in model.rows if (figure := read(row)) is not None]
         if known:
             yield Chart(
-                name=f"{one.label} ({one.unit})",
-                title=f"{one.label[:1].upper()}{one.label[1:]} in {one.unit}{better}",
-                unit=one.unit,
+                name=f"{name} ({unit})",
+                title=f"{name[:1].upper()}{name[1:]} in {unit}, {better} is better",
+                unit=unit,
                 keys={"measured": Key("measured, 95 %", "dot")},
                 lines=tuple(Line(row, (_mark("measured", *figure),)) for row, figure in known),
             )
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Rows on ever more ranks, the base first. A line has the marks ``eta`` and ``rate``, and what ideal scaling and
+    the prediction say of each: ``ideal rate``, ``predicted eta``. Its text: what speaks against its eta."""
+
+    kind: Scaling
+    label: str
+    base: Row
+    lines: tuple[Line, ...]
+
+    @property
+    def ranks(self) -> list[int]:
+        return [line.row.ranks for line in self.lines]
+
+    @property
+    def etas(self) -> list[Interval]:
+        """The base's, which is 1, and those of the others."""
+        return [mark.interval for line in self.lines if (mark := line.mark("eta"))]
+
+
+def curves(model: ReportModel) -> tuple[Curve, ...]:
+    return tuple(
+        Curve(one.kind, f"{one.base.size} {one.base.backend} {one.base.strategy}", one.base, tuple(_points(one)))
+        for one in model.scaling.curves
+    )
+
+
+def _points(curve: MeasuredCurve) -> Iterator[Line]:
+    base = curve.base
+    yield Line(base, (Mark("eta", 1.0, text="1"), *_beside_eta(base, base)))
+    for one in curve.points:
+        eta = _mark("eta", one.eta, interval(one.eta, bound_digits=1))
+        yield Line(one.row, (eta, *_beside_eta(one.row, base)), "(!) above 1" if one.above_one else "")
+
+
+def _beside_eta(row: Row, base: Row) -> Iterator[Mark]:
+    rate, of_base, more = row.samples_per_second, base.samples_per_second, row.ranks / base.ranks
+    assert rate is not None and of_base is not None, "rows of a curve are measured"
+    yield _mark("rate", rate, interval(rate))
+    yield Mark("ideal eta", 1.0, text="1")
+    yield Mark("ideal rate", of_base.value * more, text=number(of_base.value * more, 4))
+    if row.expected is not None and base.expected is not None:
+        foretold = row.expected.rate
+        eta = foretold.value / base.expected.rate.value / more
+        yield Mark("predicted eta", eta, text=number(eta))
+        yield Mark("predicted rate", foretold.value, text=interval(foretold))
+
+
+@dataclass(frozen=True)
+class Ratios:
+    """Rates of a row over those of the ``best`` of its group, of the whole iteration first, then of the main phases,
+    each with its verdict. ``where``: size and ranks of the group."""
+
+    row: Row
+    best: Row
+    where: str
+    parts: tuple[tuple[Mark, str], ...]
+
+
+def ratios(model: ReportModel) -> Iterator[Ratios]:
+    """Of every row of the ranking, in its order; the best's own are 1."""
+    for group in model.ranking.groups:
+        where = f"{group.size}, {counted(group.ranks, 'rank')}"
+        for ranked in group.places:
+            whole = ("whole iteration", ranked.ratio, ranked.verdict)
+            parts = (whole, *((one.name, one.ratio, one.verdict or "") for one in ranked.by_phase))
+            marks = tuple((_mark(name, one, interval(one, bound_digits=1)), verdict) for name, one, verdict in parts)
+            yield Ratios(ranked.row, group.places[0].row, where, marks)

@@ -28,7 +28,6 @@ _LEAST_RUNS = 2
 def compare_entries(
     before: Sequence[Entry],
     after: Sequence[Entry],
-    margin: float = DEFAULT_MARGIN,
     left_out: Sequence[Unjudged] = (),
     with_suspect: bool = False,
 ) -> FolderComparison:
@@ -47,13 +46,13 @@ def compare_entries(
     for both in pairs.paired:
         lacks += _lacks(*both, with_suspect)
     return FolderComparison(
-        rows=judge(pairs.paired, margin),
+        rows=judge(pairs.paired),
         surroundings=surroundings_of(pairs.paired),
         unjudged=(*lacks, *left_out),
         only_before=tuple(one.name for one in pairs.only["before"]),
         only_after=tuple(one.name for one in pairs.only["after"]),
         other_work=tuple(f"{before.name}: {what_differs(before, after)}" for before, after in alike),
-        margin=margin,
+        margin=DEFAULT_MARGIN,
         level=LEVEL,
         method=NAME,
     )

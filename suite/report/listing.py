@@ -117,7 +117,6 @@ class Listed:
 
     @property
     def state(self) -> str:
-        """In a word or two: how it ended, and what speaks against it."""
         line = self.line
         if line is None or line.status == "interrupted":
             return self.status

@@ -14,6 +14,7 @@ from unittest.mock import Mock
 import pytest
 
 from suite.bundle.tags import change_tags
+from suite.export import export
 from suite.export.export import export_to
 from suite.export.tables import TABLES, Row, rows_of
 from suite.report.reading import read_entries
@@ -136,9 +137,7 @@ def test_without_the_tool_it_is_one_line_and_no_folder(tool, made, tmp_path, mon
 
 
 def test_a_folder_that_holds_something_is_left_alone(made, tmp_path, monkeypatch):
-    from suite.export.tools import mlflow
-
-    monkeypatch.setattr(mlflow, "check", lambda: None)
+    monkeypatch.setattr(export, "required", Mock())
     (tmp_path / "mine").write_text("mine")
     with pytest.raises(UsageError, match="is there already"):
         export_to("mlflow", [made], tmp_path)

@@ -31,11 +31,11 @@ def contents(folder: Path) -> dict[str, bytes]:
 @pytest.mark.slow
 def test_the_same_entries_give_the_same_bytes_in_any_order_process_zone_and_matplotlib(tmp_path, monkeypatch):
     monkeypatch.setenv("SUITE_CACHE", "off")
-    write(made.matrix(sizes=("1M",), runs=1), tmp_path / "a" / "report.md")
+    write(build(made.matrix(sizes=("1M",), runs=1)), tmp_path / "a" / "report.md")
     (tmp_path / "matplotlibrc").write_text("font.size: 30\naxes.facecolor: black\nsvg.fonttype: none\n")
     code = (
-        "from pathlib import Path; from suite.report.text.output import write; from tests.report import entries; "
-        f"write(entries.matrix(sizes=('1M',), runs=1)[::-1], Path({str(tmp_path / 'b' / 'report.md')!r}))"
+        "from tests.report.test_output import Path, build, made, write; "
+        f"write(build(made.matrix(sizes=('1M',), runs=1)[::-1]), Path({str(tmp_path / 'b' / 'report.md')!r}))"
     )
     settings = {"PYTHONHASHSEED": "7", "TZ": "Asia/Tokyo", "MATPLOTLIBRC": str(tmp_path / "matplotlibrc")}
     subprocess.run([sys.executable, "-c", code], cwd=DOCS.parent, check=True, env={**os.environ, **settings})
@@ -44,15 +44,15 @@ def test_the_same_entries_give_the_same_bytes_in_any_order_process_zone_and_matp
 
 @pytest.mark.slow
 def test_every_file_that_is_told_is_there_and_linked_and_older_pictures_without_data_go(tmp_path: Path) -> None:
-    written = write(made.matrix(sizes=("1M",), runs=1), tmp_path / "my report.md", title="Mine")
-    assert set(contents(tmp_path)) == {str(path.relative_to(tmp_path)) for path in written.paths}
+    path, *assets = write(build(made.matrix(sizes=("1M",), runs=1), "Mine"), tmp_path / "my report.md")
+    assert set(contents(tmp_path)) == {str(one.relative_to(tmp_path)) for one in (path, *assets)}
     drawn = [name for name in NAMES if name != "predicted"]  # nothing is predicted of a CPU
-    assert [path.stem for path in written.assets] == [*drawn, "details"]
-    text = written.path.read_text()
+    assert [one.stem for one in assets] == [*drawn, "details"]
+    text = path.read_text()
     assert text.startswith("# Mine\n")
     assert all(f"(my%20report-assets/{name}.svg)" in text for name in drawn)
     (tmp_path / "my report-assets" / "own.svg").write_text("not ours")
-    left = write([made.failed()], tmp_path / "my report.md").paths
+    left = write(build([made.failed()]), tmp_path / "my report.md")
     assert {path.suffix for path in left} == {".md"}
     assert set(contents(tmp_path)) == {str(path.relative_to(tmp_path)) for path in left} | {"my report-assets/own.svg"}
 
@@ -69,17 +69,17 @@ def test_what_is_no_file_of_its_own_is_not_replaced_by_a_report(tmp_path: Path) 
         ("link", "it is no regular file"),
     ):
         with pytest.raises(UsageError, match=told):
-            write([made.failed()], tmp_path / name)
+            write(build([made.failed()]), tmp_path / name)
     assert (tmp_path / "pipe").is_fifo() and (tmp_path / "link").is_symlink()
 
 
 def test_a_failure_in_the_middle_leaves_the_old_text_and_no_drafts(tmp_path, monkeypatch):
-    write([made.failed()], tmp_path / "report.md")
+    write(build([made.failed()]), tmp_path / "report.md")
     before = contents(tmp_path)
     full = Mock(side_effect=OSError(28, "No space left on device"))
     monkeypatch.setattr(output, "render", full)
     with pytest.raises(UsageError, match="No space left on device"):
-        write([made.failed(size="3M")], tmp_path / "report.md")
+        write(build([made.failed(size="3M")]), tmp_path / "report.md")
     assert contents(tmp_path) == before
 
 

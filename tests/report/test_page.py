@@ -107,8 +107,8 @@ class TestEveryFigureIsThatOfTheMarkdown:
             if chart in bounded
             or (low is None and not chart.startswith("phase ") and chart not in ("seconds", "share"))
         ]
-        written += [pair["parts"][0][5] for pair in report["ratios"]]
-        written += [point["eta"][3] for curve in report["curves"] for point in curve["points"]]
+        written += [pair["parts"][0][4] for pair in report["ratios"]]
+        written += [marks[0][4] for curve in report["curves"] for _, _, marks in curve["lines"][1:]]
         assert not [one for one in written if one not in text]
 
 

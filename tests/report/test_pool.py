@@ -221,7 +221,7 @@ class TestWhereItWasMeasured:
 
     def test_code_is_told_with_version_commit_and_where_it_lies(self) -> None:
         told = {"digest": "0123456789abcdef", "commit": "3340c2f3a56d" + 28 * "0", "changed": True, "editable": True}
-        found = facts_of([made.entry(facts={**made.CPU_FACTS, "code": {"deepspeed": told}}).record])
+        found = facts_of([made.entry(facts={**made.CPU_FACTS, "code": {"deepspeed": told}}).record], {})
         assert found["deepspeed code"][1] == ("0.19.8 01234567 (commit 3340c2f3a56d with changes, editable)",)
 
 

@@ -100,7 +100,6 @@ class Identities:
             self._add_name(word, WORD, common_too=True)
 
     def counts(self) -> dict[str, Scrubbed]:
-        """By kind what was scrubbed until now."""
         distinct = Counter(kind for kind, _ in self._numbers)
         return {
             f"{kind}s" if kind != ADDRESS else "addresses": Scrubbed(distinct=distinct[kind], places=places)

@@ -210,7 +210,6 @@ def archive_lines(name: str, index: Index, index_sha256: str, signature: Signatu
 
 
 def archive_facts(name: str, index: Index, index_sha256: str, signature: Signature) -> dict[str, Any]:
-    """The same for programs."""
     known = index.model_dump(mode="json", by_alias=True, exclude={"files", "runs"})
     return {
         "file": name,

@@ -38,7 +38,6 @@ class OpenArchive:
 
     @property
     def runs(self) -> Path:
-        """The results folder."""
         return self.root / RUNS
 
 

@@ -65,8 +65,6 @@ class Packing:
 
 @dataclass(frozen=True)
 class Packed:
-    """An archive that was written."""
-
     index: Index
     index_sha256: str
     bytes: int

@@ -28,7 +28,6 @@ class Signature(Frozen):
     key: str | None = None
 
     def line(self) -> str:
-        """In words, for people."""
         known = {
             "signed": f"signed by {self.signer} ({self.key})",
             "signer not known": f"signed, but by none of the allowed signers ({self.key})",

@@ -66,7 +66,6 @@ class Writer:
                     target.write(data)
 
     def close(self) -> None:
-        """Writes the directory."""
         self._zip.close()
 
 

@@ -52,7 +52,6 @@ class Database:
 
     @property
     def is_open(self) -> bool:
-        """Whether anything can be kept at all."""
         return self._connection is not None
 
     def get(self, name: bytes) -> bytes | None:
@@ -102,7 +101,6 @@ class Database:
             self._give_up(error)
 
     def close(self) -> None:
-        """Write what is new and let go of the file."""
         self.flush()
         if self._connection is not None:
             self._connection.close()

@@ -67,7 +67,6 @@ def _content(held: Bundle, evidence: Evidence, code: bytes) -> bytes:
 
 
 def _derived(found: Examined, evidence: Evidence | None) -> Derived:
-    """As it is packed."""
     difference = ""
     if found.differences:
         more = f" and {len(found.differences) - 1} more" if len(found.differences) > 1 else ""

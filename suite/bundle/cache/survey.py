@@ -98,5 +98,4 @@ def survey(paths: Iterable[Path], mark: str | None = None) -> tuple[list[Surveye
 
 
 def _name(path: str) -> str:
-    """As ``Path(path).name``."""
     return "" if path == "." else path.rpartition("/")[2]

@@ -4,8 +4,13 @@ A bundle whose files are untouched, by what the file system says of them (``surv
 other the evidence is hashed, and what was derived from evidence of that digest before is taken; else it is derived.
 """
 
+import gc
+import multiprocessing
 import os
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -13,7 +18,6 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import msgspec
 
 from suite.bundle.cache.code import ROOMS, code_key
-from suite.bundle.cache.cores import on_all_cores, worth_it
 from suite.bundle.cache.database import USE_SECONDS, Database, checked, unchecked
 from suite.bundle.cache.packing import Derived, Unpacking, manifest_of
 from suite.bundle.cache.place import cache_folder
@@ -32,6 +36,10 @@ _Made_co = TypeVar("_Made_co", covariant=True)
 _ARCHIVES = b""
 #: So many new runs are written together.
 _BATCH = 500
+#: From so many on bundles are read on all cores, in processes that may be killed; for fewer it is not worth starting
+#: these.
+MANY = 200
+_CHUNK = 25
 _PUT = (
     "INSERT INTO runs (parent, name, state, content, used, record, {0}) VALUES (?, ?, ?, ?, ?, ?, ?) "
     "ON CONFLICT (parent, name) DO UPDATE SET "
@@ -80,8 +88,6 @@ def select(
 
 
 class _Table:
-    """For one selection."""
-
     def __init__(self, view: View | None, is_alone: Callable[[Surveyed], bool]) -> None:
         self._view, self._is_alone = view, is_alone
         self._column = "record" if view is None else view.column
@@ -163,8 +169,8 @@ class _Table:
 
         make = None if self._view is None else self._view.make
         waiting = iter(bundles)
-        if worth_it(len(bundles)):
-            results = on_all_cores(partial(read, code=self._code, make=make), bundles)
+        if len(bundles) >= MANY and len(os.sched_getaffinity(0)) > 1:
+            results = _on_all_cores(partial(read, code=self._code, make=make), bundles)
             for result, bundle in zip(results, waiting, strict=False):  # a process that is killed ends it early
                 yield bundle, self._taken(bundle, result)
         for bundle in waiting:
@@ -220,3 +226,16 @@ class _Table:
             return self._unpacking.unpacked(body, known) if known.hash == hash_ else None
         except (ValueError, KeyError, TypeError, AttributeError, DamagedBundle):
             return None
+
+
+def _on_all_cores(
+    read: Callable[[Surveyed], "Read | _Problem"], bundles: Sequence[Surveyed]
+) -> "Iterator[Read | _Problem]":
+    """In the order of the bundles. Where a process is killed it ends early, and hangs nothing."""
+    context = multiprocessing.get_context("fork")
+    with (
+        suppress(BrokenProcessPool),
+        # what the processes are forked with is not looked through for garbage at all
+        ProcessPoolExecutor(len(os.sched_getaffinity(0)), mp_context=context, initializer=gc.freeze) as pool,
+    ):
+        yield from pool.map(read, bundles, chunksize=_CHUNK)

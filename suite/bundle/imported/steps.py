@@ -50,8 +50,6 @@ class ReadLog:
 
 
 class _Steps:
-    """What a log has told so far."""
-
     def __init__(self, tool: Tool) -> None:
         self._names = NAMES[tool]
         self.whole = self._names.whole

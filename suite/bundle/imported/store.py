@@ -50,13 +50,10 @@ _IDENTITY_DIGITS = 12
 
 @dataclass(frozen=True)
 class ImportFolder:
-    """The folder of one import."""
-
     path: Path
 
     @property
     def id(self) -> str:
-        """The folder's name."""
         return self.path.name
 
     def asked(self) -> Import:

@@ -37,7 +37,6 @@ class Names:
 
     @property
     def whole(self) -> str:
-        """The timer of the whole step."""
         return next(name for name, phase in self.timers.items() if phase == WHOLE)
 
     def asks_for(self, name: str) -> bool:

@@ -15,5 +15,4 @@ def lines(table: Table, rows: Iterable[Row]) -> Iterator[str]:
 
 
 def plain(row: Row) -> dict[str, Any]:
-    """As JSON has it: times are texts."""
     return {name: time_text(value) if isinstance(value, datetime) else value for name, value in row.items()}

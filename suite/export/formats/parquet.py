@@ -33,7 +33,6 @@ def write(path: Path, table: Table, rows: Iterable[Row]) -> int:
 
 
 def arrow_schema(arrow: Any, table: Table) -> Any:
-    """pyarrow's schema of a table. ``arrow``: the module."""
     types: dict[Kind, Any] = {
         "text": arrow.string(),
         "texts": arrow.list_(arrow.string()),

@@ -4,7 +4,6 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from suite.export.runs import SETTINGS
@@ -28,14 +27,6 @@ class Given:
     texts: dict[str, str]
     figures: dict[str, float]
     iterations: tuple[float, ...]
-
-    @property
-    def started(self) -> datetime | None:
-        return self.row["started"]
-
-    @property
-    def ended(self) -> datetime | None:
-        return self.row["ended"]
 
 
 def given(entries: Sequence[Entry], tags: Mapping[str, tuple[str, ...]]) -> Iterator[Given]:

@@ -22,28 +22,22 @@ _LONGEST_MESSAGE = 300
 _ALLOWS_FILES = "MLFLOW_ALLOW_FILE_STORE"
 
 
-def check() -> None:
-    """Raises UsageError where the package lacks."""
-    required("mlflow", EXTRA)
-
-
-def write(folder: Path, runs: Iterable[Given]) -> int:
+def write(folder: Path, runs: Iterable[Given]) -> None:
     """Raises OSError, and UsageError for what MLflow refuses."""
     tracking, entities = required("mlflow.tracking", EXTRA), required("mlflow.entities", EXTRA)
     refused = required("mlflow.exceptions", EXTRA).MlflowException
     try:
         with variable(_ALLOWS_FILES, "true"):
-            return _write(tracking, entities, folder, runs)
+            _write(tracking, entities, folder, runs)
     except refused as error:
         raise UsageError(f"mlflow refuses: {printable(str(error))[:_LONGEST_MESSAGE]}") from error
 
 
-def _write(tracking: Any, entities: Any, folder: Path, runs: Iterable[Given]) -> int:
+def _write(tracking: Any, entities: Any, folder: Path, runs: Iterable[Given]) -> None:
     client = tracking.MlflowClient(tracking_uri=folder.absolute().as_uri())
     experiment = client.create_experiment(EXPERIMENT)
-    count = 0
     for run in runs:
-        start, end = _milliseconds(run.started), _milliseconds(run.ended)
+        start, end = _milliseconds(run.row["started"]), _milliseconds(run.row["ended"])
         tags = {f"suite.{name}": text[:_LONGEST] for name, text in run.texts.items()}
         tags |= {f"suite.tag.{tag}": "true" for tag in run.row["tags"]}
         made = client.create_run(experiment, start_time=start or 0, tags=tags, run_name=run.name).info.run_id
@@ -58,8 +52,6 @@ def _write(tracking: Any, entities: Any, folder: Path, runs: Iterable[Given]) ->
             made, params=[entities.Param(name, str(value)[:_LONGEST]) for name, value in run.settings.items()]
         )
         client.set_terminated(made, _STATUSES[run.row["status"]], end_time=end or 0)
-        count += 1
-    return count
 
 
 def _milliseconds(moment: datetime | None) -> int | None:

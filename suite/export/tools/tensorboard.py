@@ -16,26 +16,19 @@ FILE = "events.out.tfevents.0000000000.suite"
 _RECORDS = "tensorboard.summary.writer.record_writer"
 
 
-def check() -> None:
-    """Raises UsageError where the package lacks."""
-    required(_RECORDS, EXTRA)
-
-
-def write(folder: Path, runs: Iterable[Given]) -> int:
+def write(folder: Path, runs: Iterable[Given]) -> None:
     """Raises OSError."""
-    count = 0
     for run in runs:
         place = folder / run.name
         place.mkdir()
         with (place / FILE).open("xb") as file:
             _write(_Log(file), run)
-        count += 1
-    return count
 
 
 def _write(log: "_Log", run: Given) -> None:
-    began = run.started.timestamp() if run.started else 0.0
-    ended = run.ended.timestamp() if run.ended else began
+    started, end = run.row["started"], run.row["ended"]
+    began = started.timestamp() if started else 0.0
+    ended = end.timestamp() if end else began
     log.version(began)
     log.session_start(run, began)
     for step, seconds in enumerate(run.iterations):

@@ -14,26 +14,21 @@ PROJECT = "suite"
 _LONGEST_MESSAGE = 300
 
 
-def check() -> None:
-    """Raises UsageError where the package lacks."""
-    required("wandb", EXTRA)
-
-
-def write(folder: Path, runs: Iterable[Given]) -> int:
+def write(folder: Path, runs: Iterable[Given]) -> None:
     """No account is asked for and no network used. Raises OSError, and UsageError for what W&B refuses."""
     wandb = required("wandb", EXTRA)
     try:
         # its own logs would go to the user's home
         with tempfile.TemporaryDirectory() as cache, variable("WANDB_CACHE_DIR", cache):
             try:
-                return _write(wandb, folder, runs)
+                _write(wandb, folder, runs)
             finally:
                 wandb.teardown()  # a process of its own
     except wandb.Error as error:
         raise UsageError(f"wandb refuses: {printable(str(error))[:_LONGEST_MESSAGE]}") from error
 
 
-def _write(wandb: Any, folder: Path, runs: Iterable[Given]) -> int:
+def _write(wandb: Any, folder: Path, runs: Iterable[Given]) -> None:
     settings = wandb.Settings(
         silent=True,
         console="off",
@@ -45,7 +40,6 @@ def _write(wandb: Any, folder: Path, runs: Iterable[Given]) -> int:
         x_save_requirements=False,
         save_code=False,
     )
-    count = 0
     for run in runs:
         with wandb.init(
             project=PROJECT,
@@ -63,5 +57,3 @@ def _write(wandb: Any, folder: Path, runs: Iterable[Given]) -> int:
                 made.log({"iteration/seconds": seconds}, step=step)
             made.summary.update({**run.figures, "status": run.row["status"]})
             made.finish(exit_code=0 if run.row["status"] == "ok" else 1)
-        count += 1
-    return count

@@ -14,7 +14,7 @@ from suite.report.facts.noise import in_turns
 from suite.report.facts.phase_ratios import in_part
 from suite.report.formatting.numbers import counted
 from suite.spec.phases import ALL_NAMES
-from suite.stats.compare import ComparisonVerdict, LogDifference, welch
+from suite.stats.compare import DEFAULT_MARGIN, ComparisonVerdict, LogDifference, welch
 from suite.stats.deciding import POWER, runs_to_decide
 from suite.stats.intervals import RunSeconds, log_rates
 from suite.stats.moderated import Prior, mean_of, moderate, slow_runs
@@ -42,8 +42,6 @@ class Judged:
 
 @dataclass(frozen=True)
 class JudgedTogether:
-    """One test for each pair of sides, and the outcome of all together."""
-
     each: tuple[Judged, ...]
     family: Family
     priors: dict[str, Prior | None]
@@ -60,9 +58,9 @@ class JudgedTogether:
         found = self.each[place].difference
         return (None, None) if found is None else found.interval(1 - self.family.each)
 
-    def equal(self, margin: float) -> list[bool | None]:
-        """Which are shown to be equal within ``margin``: two one-sided tests each (Schuirmann 1987), all together."""
-        most = math.log1p(margin)
+    def equal(self) -> list[bool | None]:
+        """Which are shown to be equal within the margin: two one-sided tests each (Schuirmann 1987), all together."""
+        most = math.log1p(DEFAULT_MARGIN)
         probabilities = [
             max(one_sided(most - sign * found.mean, found.error, found.degrees) for sign in (-1, 1))
             for one in self.each
@@ -71,8 +69,8 @@ class JudgedTogether:
         positive = iter(together(probabilities).positive)
         return [None if one.difference is None else next(positive) for one in self.each]
 
-    def runs_needed(self, place: int, runs: tuple[int, int], margin: float) -> int | None:
-        """Runs a side that would likely show of equal rates that they are equal within ``margin``.
+    def runs_needed(self, place: int, runs: tuple[int, int]) -> int | None:
+        """Runs a side that would likely show of equal rates that they are equal within the margin.
 
         By the noise alone: the ratio that is seen is as noisy as what it would foretell. Null where that is out of
         reach, and where there is no spread to tell it by.
@@ -83,7 +81,7 @@ class JudgedTogether:
         spread, lent = run_spread(found.error, found.degrees, runs)
         level = LEVEL / len(self.family.positive)
         # both of the one-sided tests must be positive, so each gets half of what may go wrong
-        return runs_to_decide(math.log1p(margin), spread, level, lent, 1 - (1 - POWER) / 2)
+        return runs_to_decide(math.log1p(DEFAULT_MARGIN), spread, level, lent, 1 - (1 - POWER) / 2)
 
 
 def run_spread(error: float, degrees: float, runs: tuple[int, int]) -> tuple[float, float]:
@@ -145,23 +143,22 @@ def _cautious(before: Sequence[RunSeconds], after: Sequence[RunSeconds], prior: 
 Pair = tuple[Measured, Measured]
 
 
-def judge(pairs: Sequence[Pair], margin: float) -> tuple[ComparedRow, ...]:
+def judge(pairs: Sequence[Pair]) -> tuple[ComparedRow, ...]:
     """One row for each pair.
 
     Whole iterations are one family of tests that hold the level together; so are all phases of all rows, all peaks of
-    memory, and the claims that two rates are equal within ``margin``.
+    memory, and the claims that two rates are equal within the margin.
     """
     reasons = [copies(*pair) for pair in pairs]
     sides = [(before.row.measured, after.row.measured) for before, after in pairs]
     within = _within([(in_turns(before.row), in_turns(after.row)) for before, after in pairs])
     whole = judge_together(sides, reasons, [_machine(pair, place) for place, pair in enumerate(pairs)], within)
-    equal = whole.equal(margin)
+    equal = whole.equal()
     changed = [whole.verdict(place) != "not distinguishable" for place in range(len(pairs))]
     phases = _phases(pairs, reasons, changed)
     memories = _memories(pairs)
     return tuple(
-        _row(pair, whole, place, equal[place], margin, phases[place], memories[place])
-        for place, pair in enumerate(pairs)
+        _row(pair, whole, place, equal[place], phases[place], memories[place]) for place, pair in enumerate(pairs)
     )
 
 
@@ -185,7 +182,6 @@ def _row(
     whole: JudgedTogether,
     place: int,
     equal: bool | None,
-    margin: float,
     phases: tuple[ComparedPhase, ...],
     memory: ComparedMemory | None,
 ) -> ComparedRow:
@@ -213,7 +209,7 @@ def _row(
         log_error=one.difference.error if one.difference else None,
         degrees=one.difference.degrees if one.difference else None,
         reason=one.reason,
-        runs_needed=None if decided else whole.runs_needed(place, runs, margin),
+        runs_needed=None if decided else whole.runs_needed(place, runs),
         unsteady_before=0 if in_turn else before.row.unsteady_runs,
         unsteady_after=0 if in_turn else after.row.unsteady_runs,
         slow_before=slow[0],

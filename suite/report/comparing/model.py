@@ -133,7 +133,6 @@ class ComparedRow(Frozen):
 
     @property
     def decided(self) -> bool:
-        """Whether it is known to differ, or to be equal within the margin."""
         return self.verdict != "not distinguishable" or bool(self.equivalent)
 
 

@@ -90,7 +90,6 @@ def pair(before: Sequence[Measured], after: Sequence[Measured]) -> Pairs:
 
 
 def _pair_alike(before: list[Measured], after: list[Measured], found: Pairs) -> None:
-    """Rows that do the same work in the same way, on both sides."""
     if len(before) == len(after) == 1:
         found.paired.append((before[0], after[0]))
         return
@@ -144,8 +143,7 @@ def _place(one: Measured) -> tuple:
 
 def lacking(pairs: Pairs, other_work: dict[int, str]) -> Iterator[Unjudged]:
     """Every row that could not be paired, with what is nearest to it; one whose partner failed is told by that alone.
-    ``other_work``: by row's identity, what its look-
-    alike of the other side did otherwise."""
+    ``other_work``: by row's identity, what the row that looks like it did otherwise."""
     everything = {"before": _all(pairs, "before"), "after": _all(pairs, "after")}
     sides: tuple[tuple[Side, Side], ...] = (("before", "after"), ("after", "before"))
     for side, other in sides:
@@ -181,7 +179,6 @@ def _way_text(one: Measured, names: Sequence[str]) -> str:
 
 
 def _how(one: Measured) -> dict[str, str]:
-    """How it was measured: settings, launch, stack and machine."""
     packages = {f"{name} version": version for name, version in one.manifest.stack_identity.items()}
     settings = {name: str(value) for name, value in one.settings.items()}
     return {**settings, **one.runs.launch.settings(), **packages, "machine": one.runs.machine}

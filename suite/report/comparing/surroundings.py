@@ -88,7 +88,6 @@ def _figures(pairs: Sequence[tuple[Measured, Measured]], found: _Found) -> None:
 
 
 def _records(side: Measured) -> list[Record]:
-    """Of the runs that have a rate, as the row's figures do."""
     return [run.record for run in side.runs.entries if run.record.throughput is not None]
 
 

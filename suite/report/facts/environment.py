@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from types import MappingProxyType
 from typing import Any, Literal
 
 from suite.bundle.facts import inner
@@ -20,7 +19,6 @@ _ALIKE = 1.25
 _QUIET = 1.0
 
 IMAGE = "image"
-NO_IDS: Mapping[str, str] = MappingProxyType({})
 Reader = Callable[[Record], str]
 
 
@@ -88,7 +86,6 @@ def _variables(record: Record) -> dict[str, str]:
 
 
 def packages_of(record: Record) -> dict[str, str]:
-    """Versions by the names of packages."""
     found = inner(record.environment.worker, "packages")
     return {name: fact_text(version) for name, version in found.items()} if isinstance(found, Mapping) else {}
 
@@ -172,7 +169,7 @@ FIGURES: tuple[Figure, ...] = (
 )
 
 
-def facts_of(records: Sequence[Record], ids: Mapping[str, str] = NO_IDS) -> dict[str, tuple[FactKind, tuple[str, ...]]]:
+def facts_of(records: Sequence[Record], ids: Mapping[str, str]) -> dict[str, tuple[FactKind, tuple[str, ...]]]:
     """Every fact by its name, with its distinct values over these records; packages and variables are
     facts of their own.
 
@@ -245,7 +242,6 @@ def environment_differences(before: Sequence[Record], after: Sequence[Record]) -
 def facts_of_both(
     before: Sequence[Record], after: Sequence[Record]
 ) -> Iterator[tuple[str, FactKind, tuple[str, ...], tuple[str, ...]]]:
-    """Every fact with its kind and its values on each side."""
     ids = image_ids((*before, *after))
     first, second = facts_of(before, ids), facts_of(after, ids)
     for name in dict.fromkeys((*first, *second)):

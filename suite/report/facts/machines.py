@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from string import ascii_uppercase
 
 from suite.bundle.facts import inner
 from suite.bundle.record import Record
@@ -51,7 +52,10 @@ def assign_machines(entries: Sequence[Entry]) -> tuple[list[str], tuple[Machine,
     found = [hardware_of(entry.record) for entry in entries]
     whole = {hardware: _whole(hardware, found) for hardware in set(found) if hardware}
     known = [hardware and whole[hardware] for hardware in found]
-    letters = {hardware: _letter(index) for index, hardware in enumerate(sorted({one for one in known if one}))}
+    letters = {  # A to Z, then A1, B1 ...
+        hardware: ascii_uppercase[index % 26] + str(index // 26 or "")
+        for index, hardware in enumerate(sorted({one for one in known if one}))
+    }
     of_manifest: dict[str, set] = defaultdict(set)
     for entry, hardware in zip(entries, known, strict=True):
         if hardware:
@@ -71,11 +75,6 @@ def _whole(hardware: Hardware, known: Sequence[Hardware | None]) -> Hardware:
     """With the links of the only machine that is like it in all else, where they are not known of it."""
     longer = {one for one in known if one and len(one) > len(hardware) and one[: len(hardware)] == hardware}
     return next(iter(longer)) if len(longer) == 1 else hardware
-
-
-def _letter(index: int) -> str:
-    """A to Z, then A1, B1 ..."""
-    return "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[index % 26] + (str(index // 26) if index >= 26 else "")
 
 
 def hardware_of(record: Record) -> Hardware | None:
@@ -99,7 +98,7 @@ def _machine(letter: str, records: Sequence[Record]) -> Machine:
         ("image", worker("image")),
         ("image in its registry", driver("image", "digest")),
         ("launcher", lambda record: record.run.launcher or ""),
-        ("container runtime", _container_runtime),
+        ("container runtime", lambda it: f"{driver('engine', 'name')(it)} {driver('engine', 'version')(it)}".strip()),
         ("driver", worker("driver")),
         ("CUDA", worker("cuda")),
         ("NCCL", worker("nccl")),
@@ -215,10 +214,6 @@ def _cpu(record: Record) -> str:
 
 def _cpu_facts(record: Record) -> tuple[str, ...]:
     return tuple(worker("cpu", fact)(record) for fact in ("model", "cores", "threads"))
-
-
-def _container_runtime(record: Record) -> str:
-    return " ".join(filter(None, (driver("engine", fact)(record) for fact in ("name", "version"))))
 
 
 def _suite(record: Record) -> str:

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import astuple, dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -50,8 +50,6 @@ class NetworkLine:
 
 
 class NetworkRun(NamedTuple):
-    """A run with measurements, by scope, and the number of its row."""
-
     row: int
     record: Record
     scopes: dict[str, Bandwidths]
@@ -78,6 +76,7 @@ def network_lines(alike: NetworkRuns) -> tuple[NetworkLine, ...]:
         for scope in SCOPES:
             measured = [run.scopes[scope] for run in runs if scope in run.scopes]
             if measured:
+                figures = zip(*map(astuple, measured), strict=True)
                 line = NetworkLine(
                     machine=machine,
                     ranks=ranks,
@@ -85,7 +84,7 @@ def network_lines(alike: NetworkRuns) -> tuple[NetworkLine, ...]:
                     scope=scope,
                     rows=tuple(sorted({run.row for run in runs if scope in run.scopes})),
                     runs=len(measured),
-                    measured=_medians(measured),
+                    measured=Bandwidths(*map(_median, figures)),
                     lowest_all_reduce=min((one.all_reduce for one in measured if one.all_reduce), default=None),
                     catalogue_bytes_per_second=_catalogue(runs[0].record, scope),
                 )
@@ -151,10 +150,6 @@ def scopes_of(record: Record) -> dict[str, Bandwidths]:
         scope: Bandwidths(**{name: of_scope.get(name) for name in PATTERNS}, latency_seconds=latencies.get(scope))
         for scope, of_scope in rates.items()
     }
-
-
-def _medians(measured: Sequence[Bandwidths]) -> Bandwidths:
-    return Bandwidths(*(_median([getattr(one, field.name) for one in measured]) for field in fields(Bandwidths)))
 
 
 def _median(values: Sequence[float | None]) -> float | None:

@@ -154,14 +154,10 @@ def group_entries(entries: Sequence[Entry], machines: Sequence[str]) -> list[Row
     found: dict[tuple[str, str, LaunchSetting], list[Entry]] = defaultdict(list)
     for entry, machine, launch in zip(entries, machines, assign_launch_settings(entries), strict=True):
         found[entry.manifest.hash, machine, launch].append(entry)
-    groups = [
-        RowRuns(machine, launch, tuple(sorted(group, key=_repeat))) for (_, machine, launch), group in found.items()
-    ]
+    for group in found.values():
+        group.sort(key=lambda entry: (entry.record.run.repeat, entry.record.run.id, entry.path))
+    groups = [RowRuns(machine, launch, tuple(group)) for (_, machine, launch), group in found.items()]
     return sorted(groups, key=lambda group: (*_order(group.manifest, group.machine), *map(str, group.launch)))
-
-
-def _repeat(entry: Entry) -> tuple:
-    return entry.record.run.repeat, entry.record.run.id, entry.path
 
 
 def pool_rows(groups: Sequence[RowRuns], with_suspect: bool = False) -> tuple[Row, ...]:

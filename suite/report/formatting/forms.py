@@ -55,11 +55,6 @@ def without(row: Cells, *titles: str) -> Cells:
     return {title: text for title, text in row.items() if title not in titles}
 
 
-def explained(rows: Sequence[Cells], legend: dict[str, str]) -> str:
-    """The explanation of each abbreviation that a verdict has."""
-    return "; ".join(text for mark, text in legend.items() if any(mark in row["verdict"] for row in rows))
-
-
 def print_widest(forms: Sequence[Form]) -> None:
     """The first form that fits the terminal, with what it abbreviates and leaves out; in a plain pipe the first."""
     screen = console()

@@ -55,7 +55,6 @@ def percent(ratio: float | None) -> str:
 
 
 def gib(size_bytes: float | None) -> str:
-    """Bytes in GiB (2^30)."""
     return UNKNOWN if size_bytes is None else number(size_bytes / GIB)
 
 

@@ -5,18 +5,13 @@ Markdown has.
 from collections.abc import Sequence
 from typing import Any
 
-from suite.report.charts import Chart
+from suite.report.charts import Chart, Curve, Line, Mark, Ratios
 from suite.report.facts.entry import RUNS_TO_PUBLISH
-from suite.report.facts.model import ReportModel
 from suite.report.facts.pool import Row
-from suite.report.facts.ranking import Group, RankedRow
-from suite.report.facts.scaling import Curve
 from suite.report.formatting.escape import plain, spans, visible
 from suite.report.formatting.grid import Table
-from suite.report.formatting.numbers import counted, interval
 from suite.report.text.markdown import anchor
 from suite.report.text.section import Block, Bullets, Heading, Listing, Part, Pointers
-from suite.stats.intervals import Interval
 
 #: What a row is filtered by, with what it is called; those that all rows share are not shown.
 FACETS = {
@@ -70,67 +65,27 @@ def _doubts(row: Row) -> list[str]:
 
 
 def chart_data(chart: Chart) -> dict[str, Any]:
-    """As ``lines.js`` reads it: lines are lists of row, text and marks, these of key, value, bounds and text."""
-    return {
-        "name": chart.name,
-        "title": chart.title,
-        "unit": chart.unit,
-        "right": chart.right,
-        "limit": chart.limit,
-        "keys": {name: {"text": key.text, "kind": key.kind, "ink": key.ink} for name, key in chart.keys.items()},
-        "lines": [
-            [line.row.number, line.text, [[one.key, one.value, one.low, one.high, one.text] for one in line.marks]]
-            for line in chart.lines
-        ],
-    }
+    keys = {name: vars(key) for name, key in chart.keys.items()}
+    return {**vars(chart), "keys": keys, "lines": _lines(chart.lines)}
 
 
-def ratio_data(model: ReportModel) -> list[dict[str, Any]]:
-    """Of each row that is ranked against a better one: the ratio of the rates, whole and in the main phases."""
-    return [
-        _ratios(group, ranked)
-        for group in model.ranking.groups
-        for ranked in group.places
-        if ranked is not group.places[0]
-    ]
+def _lines(lines: Sequence[Line]) -> list[list[Any]]:
+    """As ``rows.js`` reads them: of each its row, text and marks, these of key, value, bounds and text."""
+    return [[line.row.number, line.text, list(map(_mark, line.marks))] for line in lines]
 
 
-def _ratios(group: Group, ranked: RankedRow) -> dict[str, Any]:
-    return {
-        "row": ranked.row.number,
-        "best": group.places[0].row.number,
-        "where": f"{visible(group.size)}, {counted(group.ranks, 'rank')}",
-        "parts": [
-            _ratio("whole iteration", ranked.ratio, ranked.verdict),
-            *(_ratio(one.name, one.ratio, one.verdict or "") for one in ranked.by_phase),
-        ],
-    }
+def _mark(mark: Mark) -> list[Any]:
+    return [mark.key, mark.value, mark.low, mark.high, mark.text]
 
 
-def _ratio(name: str, ratio: Interval, verdict: str) -> list[Any]:
-    return [name, ratio.value, ratio.low, ratio.high, verdict, interval(ratio, bound_digits=1)]
+def ratio_data(one: Ratios) -> dict[str, Any]:
+    parts = [[*_mark(mark), verdict] for mark, verdict in one.parts]
+    return {"row": one.row.number, "best": one.best.number, "where": visible(one.where), "parts": parts}
 
 
-def curve_data(model: ReportModel) -> list[dict[str, Any]]:
-    return [_curve(curve) for curve in model.scaling.curves]
-
-
-def _curve(curve: Curve) -> dict[str, Any]:
-    base = curve.base
-    return {
-        "kind": curve.kind,
-        "base": base.number,
-        "label": visible(f"{base.size} {base.backend} {base.strategy}"),
-        "points": [
-            {
-                "row": point.row.number,
-                "ranks": point.row.ranks,
-                "eta": [point.eta.value, point.eta.low, point.eta.high, interval(point.eta, bound_digits=1)],
-                "above": point.above_one,
-            }
-            for point in curve.points
-        ],
-    }
+def curve_data(curve: Curve) -> dict[str, Any]:
+    known = {"kind": curve.kind, "base": curve.base.number, "label": visible(curve.label)}
+    return {**known, "lines": _lines(curve.lines)}
 
 
 Shown = dict[str, Any]

@@ -17,7 +17,6 @@ from suite.report.formatting.numbers import counted
 from suite.report.plots import style
 from suite.report.plots.series import backend_colours, bars
 from suite.spec.phases import ALL
-from suite.stats.intervals import Interval
 
 #: relative luminance (WCAG 2.1) below which white ink reads better than dark
 _DARK_BELOW = 0.26
@@ -140,7 +139,7 @@ def _line(axes: Axes, keys: Mapping[str, Key], line: Line, height: float, backen
         elif key.kind == "band":
             axes.plot([mark.low, mark.high], [height, height], solid_capstyle="butt", **look)
         else:
-            errors = style.error_bars([Interval(mark.value, mark.low, mark.high)])
+            errors = style.error_bars([mark.interval])
             axes.errorbar([mark.value], [height], xerr=errors, elinewidth=1.4, capsize=2.5, **look)
     right = max(mark.value if mark.high is None else mark.high for mark in shown)
     axes.annotate(line.text, (right, height), xytext=(8, 0), textcoords="offset points", fontsize=8, va="center")
@@ -155,7 +154,7 @@ def _log_axis(axes: Axes, chart: Chart, lines: Sequence[Line]) -> list[Line2D]:
         axes.axvline(value, color=style.FAINT, linestyle="--", linewidth=1.2)
         handles.append(Line2D([], [], color=style.FAINT, linestyle="--", label=name))
     shown = [mark for line in lines for mark in line.marks if chart.keys[mark.key].kind in _LOOKS]
-    low, high = style.limits([Interval(mark.value, mark.low, mark.high) for mark in shown], reach=1.5)
+    low, high = style.limits([mark.interval for mark in shown], reach=1.5)
     has_intervals = any(mark.low is not None for mark in shown)
     axes.set_xlim(*((low / 1.15, high * 1.45) if has_intervals else (low / 1.6, axes.get_xlim()[1] * 1.5)))
     style.plain_log(axes, "x")

@@ -7,26 +7,25 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, NullLocator
 
+from suite.report.charts import Curve, curves
 from suite.report.facts.model import ReportModel
-from suite.report.facts.scaling import Curve
 from suite.report.formatting.escape import drawable
 from suite.report.formatting.numbers import number
 from suite.report.plots import series, style
 from suite.report.plots.series import Series
-from suite.stats.intervals import Interval
 
 _MOST_TICKS = 6
 
 
 def figure(model: ReportModel) -> Figure | None:
     """Null where there is no curve."""
-    curves = model.scaling.curves
-    if not curves:
+    every = curves(model)
+    if not every:
         return None
-    kinds = [kind for kind in ("weak", "strong") if any(curve.kind == kind for curve in curves)]
-    all_sizes = {kind: list(dict.fromkeys(curve.base.size for curve in curves if curve.kind == kind)) for kind in kinds}
+    kinds = [kind for kind in ("weak", "strong") if any(curve.kind == kind for curve in every)]
+    all_sizes = {kind: list(dict.fromkeys(curve.base.size for curve in every if curve.kind == kind)) for kind in kinds}
     sizes = {kind: series.spread(all_sizes[kind], series.MOST_PANELS) for kind in kinds}
-    shown = [curve for curve in curves if curve.base.size in sizes[curve.kind]]
+    shown = [curve for curve in every if curve.base.size in sizes[curve.kind]]
     colours = series.backend_colours(model.rows)
     lines, more = series.series_of((curve.base for curve in shown), colours, by_scaling=False)
     drawn = style.new_figure(0.4 + 2.3 * len(kinds))
@@ -37,12 +36,11 @@ def figure(model: ReportModel) -> Figure | None:
     for row, kind in enumerate(kinds):
         axes[row, 0].set_ylabel(f"{kind} scaling\nefficiency eta")
         for column, size in enumerate(sizes[kind]):
-            _panel(
-                axes[row, column], lines, [curve for curve in shown if (curve.kind, curve.base.size) == (kind, size)]
-            )
-            axes[row, column].set_title(drawable(size, 16))
-            axes[row, column].set_xlabel("ranks")
-            axes[row, column].tick_params(labelbottom=True)
+            panel = axes[row, column]
+            _panel(panel, lines, [curve for curve in shown if (curve.kind, curve.base.size) == (kind, size)])
+            panel.set_title(drawable(size, 16))
+            panel.set_xlabel("ranks")
+            panel.tick_params(labelbottom=True)
         for panel in axes[row, len(sizes[kind]) :]:
             panel.set_axis_off()
     cut = _axes(axes[0, 0], shown)
@@ -59,28 +57,23 @@ def _panel(axes: Axes, lines: Sequence[Series], curves: Sequence[Curve]) -> None
     axes.axhline(1, color=style.FAINT, linestyle=":", linewidth=1.4)
     line_of = {row.number: line for line in lines for row in line.rows}
     drawn = [(line_of[curve.base.number], curve) for curve in curves if curve.base.number in line_of]
-    drawn.sort(key=lambda pair: pair[1].largest.eta.value)
+    drawn.sort(key=lambda pair: pair[1].etas[-1].value)
     for line, curve in drawn:
-        _line(axes, line, curve, min(0.03, 0.1 / len(lines)) * (lines.index(line) - (len(lines) - 1) / 2))
+        # a little to the right, so that no error bar hides another
+        offset = min(0.03, 0.1 / len(lines)) * (lines.index(line) - (len(lines) - 1) / 2)
+        aside = (curve.ranks[-1] / curve.ranks[0]) ** offset
+        series.draw_line(axes, line, [count * aside for count in curve.ranks], curve.etas, width=1.2)
     if len(drawn) > 1:
         _last_value(axes, *drawn[0], above=False)
     if drawn:
         _last_value(axes, *drawn[-1], above=True)
 
 
-def _line(axes: Axes, line: Series, curve: Curve, offset: float) -> None:
-    """``offset``: drawn this share of the axis to the right, so that no error bar hides another."""
-    aside = (curve.largest.row.ranks / curve.base.ranks) ** offset
-    ranks = [count * aside for count in (curve.base.ranks, *(point.row.ranks for point in curve.points))]
-    etas = [Interval(1.0, None, None), *(point.eta for point in curve.points)]
-    series.draw_line(axes, line, ranks, etas, width=1.2)
-
-
 def _last_value(axes: Axes, line: Series, curve: Curve, above: bool) -> None:
-    last = curve.largest
+    eta = curve.etas[-1].value
     axes.annotate(
-        number(last.eta.value, 2),
-        (last.row.ranks, last.eta.value),
+        number(eta, 2),
+        (curve.ranks[-1], eta),
         xytext=(5, 5 if above else -5),
         textcoords="offset points",
         color=line.colour,
@@ -92,16 +85,13 @@ def _last_value(axes: Axes, line: Series, curve: Curve, above: bool) -> None:
 
 def _axes(axes: Axes, curves: Sequence[Curve]) -> str:
     """Shared by all panels: ranks on a base-2 logarithm, eta from 0; returns the note on intervals that are cut."""
-    ranks: list[int] = sorted(
-        {point.row.ranks for curve in curves for point in curve.points} | {curve.base.ranks for curve in curves}
-    )
+    ranks = sorted({count for curve in curves for count in curve.ranks})
     axes.set_xscale("log", base=2)
     axes.set_xlim(ranks[0] / 1.25, ranks[-1] * (ranks[-1] / ranks[0]) ** 0.28)
-    ticks = series.spread(ranks, _MOST_TICKS)
-    axes.xaxis.set_major_locator(FixedLocator(ticks))
+    axes.xaxis.set_major_locator(FixedLocator(series.spread(ranks, _MOST_TICKS)))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0f}")
-    etas = [point.eta for curve in curves for point in curve.points]
+    etas = [eta for curve in curves for eta in curve.etas[1:]]
     shown = (0.0, max(1.15, 1.05 * style.limits(etas, reach=1.3)[1]))
     axes.set_ylim(*shown)
     return style.cut_note(etas, shown)

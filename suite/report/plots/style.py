@@ -59,7 +59,6 @@ def styled() -> Iterator[None]:
 
 
 def new_figure(height: float) -> Figure:
-    """An empty figure of the report's width; ``height`` in inches."""
     return Figure(figsize=(WIDTH, height), facecolor="white")
 
 
@@ -90,7 +89,6 @@ def frame(
 
 
 def save(figure: Figure, path: Path) -> Path:
-    """Write the figure without a date or a program's name."""
     FigureCanvasSVG(figure).print_svg(path, metadata={"Date": None, "Creator": None})
     return path
 

@@ -6,6 +6,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from suite.report import charts
 from suite.report.facts.model import ReportModel
 from suite.report.facts.pool import Row
 from suite.report.formatting.escape import drawable
@@ -23,15 +24,13 @@ def figure(model: ReportModel) -> Figure | None:
     """Null where nothing was measured."""
     if not any(row.measured for row in model.rows):
         return None
-    all_sizes, all_ranks = (
-        list(dict.fromkeys(row.size for row in model.rows)),
-        sorted({row.ranks for row in model.rows}),
-    )
+    all_sizes = list(dict.fromkeys(row.size for row in model.rows))
+    all_ranks = sorted({row.ranks for row in model.rows})
     sizes, ranks = series.spread(all_sizes, series.MOST_SIZES), series.spread(all_ranks, series.MOST_PANELS)
     rows = [row for row in model.rows if row.size in set(sizes) and row.ranks in set(ranks)]
     lines, more = series.series_of(rows, series.backend_colours(model.rows))
     rates = {row.number: row.samples_per_second for row in rows if row.samples_per_second}
-    ratios = {ranked.row.number: ranked.ratio for group in model.ranking.groups for ranked in group.places}
+    ratios = {one.row.number: one.parts[0][0].interval for one in charts.ratios(model)}
     drawn = style.new_figure(4.6 if ratios else 3.2)
     heights = [2, 1] if ratios else [1]
     axes = drawn.subplots(
@@ -102,7 +101,6 @@ def _panel(
 
 
 def _failed(axes: Axes, lines: Sequence[Series], sizes: Sequence[str], ranks: int) -> None:
-    """A cross on the floor of the panel for each row without a rate."""
     for index, line in enumerate(lines):
         rows = [row for row in line.rows if row.ranks == ranks and not row.measured]
         positions = _positions(rows, sizes, index, lines)

@@ -20,8 +20,6 @@ _MOST_DATES = 8
 
 @dataclass(frozen=True)
 class _Scale:
-    """From values to places on the picture, in its own units."""
-
     low: float
     high: float
     start: float
@@ -50,7 +48,6 @@ def picture(series: Series) -> dict[str, Any]:
 
 
 def spark(series: Series) -> dict[str, Any]:
-    """The history in small: its points, its levels, and its changes."""
     points, margin = series.points, _SPARK_MARGIN
     x, y = _scales(series, (margin, _SPARK_WIDTH - margin), (_SPARK_HEIGHT - margin, margin), with_bounds=False)
     return {

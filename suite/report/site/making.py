@@ -1,6 +1,6 @@
-"""A site in memory: what its pages are made of, how each is made, and what is told of it."""
+"""A site in memory: its pages, and what is told of it."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +23,12 @@ def make_site(
     return found, Site(title, series, found.versions, tuple(found.told)), _summary(found, series)
 
 
-def planned(site: Site, base: str | None) -> Iterator[tuple[str, str, Callable[[], str]]]:
-    """Each page: its name, all that it is made of, and how."""
-    whole = repr((site.title, site.told, [(one.id, one.points, one.lost, one.changes) for one in site.series]))
-    versions = repr(sorted(site.versions))
-    yield "index.html", whole, lambda: index_page(site)
-    yield "compare.html", whole + versions, lambda: compare_page(site)
-    yield "feed.xml", f"{base} {whole}", lambda: feed(site, base)
+def made_pages(site: Site, base: str | None) -> Iterator[tuple[str, str]]:
+    yield "index.html", index_page(site)
+    yield "compare.html", compare_page(site)
+    yield "feed.xml", feed(site, base)
     for one in site.series:
-        yield f"series/{one.id}.html", repr((site.title, one)), lambda one=one: series_page(site, one)  # type: ignore[misc]
+        yield f"series/{one.id}.html", series_page(site, one)
 
 
 def _summary(found: Gathered, series: Sequence[Series]) -> Summary:

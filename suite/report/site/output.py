@@ -1,4 +1,4 @@
-"""A site on disk: what a page is made of is remembered, so that only pages with something new are written."""
+"""A site on disk: only pages whose text is another one are written."""
 
 import hashlib
 import json
@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from suite.bundle.archive.opening import Opened, opened
-from suite.bundle.cache.database import Database
-from suite.bundle.cache.place import cache_folder
 from suite.bundle.cache.survey import survey
 from suite.bundle.walk import is_trial
-from suite.report.site.written import SITE_SCHEMA, LastTime, WrittenSite, pages_key
+from suite.report.site.written import SITE_SCHEMA, LastTime, WrittenSite, made_of
 from suite.spec import foreign
 from suite.spec.base import UsageError, printable
 
@@ -36,16 +34,19 @@ def write_site(path: Path, folders: Sequence[Path], title: str | None = None, ba
     Raises UsageError where ``path`` holds something else, a folder is none, there is no run, or nothing can be written.
     """
     before, manifest = _before(path)
-    folders = folders or _remembered(path)
+    pages: dict[str, str] = before.get("pages", {})
+    last = LastTime(path)
+    folders = folders or last.folders
+    if not folders:
+        raise UsageError(f"which results? suite site {path} --from FOLDER (more than once for several)")
     title = title or before.get("title") or TITLE
     base = base or before.get("url")
     with opened(folders) as readable:
         bundles = [one for one in survey(readable.folders)[0] if not is_trial(one.path)]
         names = _names(folders, readable)
-        last = LastTime(path, (title, base, [(str(folder), name) for folder, name in names.items()]), bundles)
-        same = last.summary(manifest) if manifest and not readable.archives else None
-        pages = before.get("pages", {})
-        if same and all(_digest_on_disk(path / name) == page["text"] for name, page in pages.items()):
+        whole = made_of((title, base, [(str(folder), name) for folder, name in names.items()]), bundles)
+        same = last.summary(whole, manifest) if manifest and not readable.archives else None
+        if same and all(_digest_on_disk(path / name) == digest for name, digest in pages.items()):
             return WrittenSite(path, same, read=0, written=0, kept=len(pages), removed=0)
         from suite.report.site.making import make_site  # a site that did not change needs none of it
 
@@ -54,8 +55,8 @@ def write_site(path: Path, folders: Sequence[Path], title: str | None = None, ba
         detail = f"; {summary.told[0]}" if summary.told else ""
         raise UsageError(f"no run to show in {', '.join(str(folder) for folder in folders)}{detail}")
     try:
-        pages, written = _write_pages(path, site, base, before.get("pages", {}))
-        removed = [name for name in before.get("pages", {}) if name not in pages]
+        made, written = _write_pages(path, site, base)
+        removed = pages.keys() - made.keys()
         for name in removed:
             (path / name).unlink(missing_ok=True)
         body = {
@@ -64,16 +65,14 @@ def write_site(path: Path, folders: Sequence[Path], title: str | None = None, ba
             "url": base,
             "runs": summary.runs,
             "digest": found.digest,
-            "pages": pages,
+            "pages": made,
         }
         text = json.dumps(body, indent=1, sort_keys=True) + "\n"
         _replace(path / MANIFEST, text)
-        _remember(path, folders)
-        if found.is_kept:
-            last.keep(_sha256(text), summary)
+        last.keep(folders, whole if found.is_kept else None, _sha256(text), summary)
     except OSError as error:
         raise UsageError(f"cannot write {error.filename or path}: {error.strerror or error}") from error
-    return WrittenSite(path, summary, found.read, written, len(pages) - written, len(removed))
+    return WrittenSite(path, summary, found.read, written, len(made) - written, len(removed))
 
 
 def checked_url(text: str) -> str:
@@ -84,24 +83,16 @@ def checked_url(text: str) -> str:
     return text if text.endswith("/") else f"{text}/"
 
 
-def _write_pages(
-    path: Path, site: "Site", base: str | None, before: dict[str, dict[str, str]]
-) -> tuple[dict[str, dict[str, str]], int]:
-    """Pages by name with digests of what they are made of and of their text; those that are as they were are kept."""
-    from suite.report.site.making import planned
+def _write_pages(path: Path, site: "Site", base: str | None) -> tuple[dict[str, str], int]:
+    """The digests of all pages by name, and how many of these were written; those that are as they were are kept."""
+    from suite.report.site.making import made_pages
 
     (path / "series").mkdir(parents=True, exist_ok=True)
-    pages: dict[str, dict[str, str]] = {}
+    pages: dict[str, str] = {}
     written = 0
-    for name, facts, make in planned(site, base):
-        made_of = hashlib.sha256(pages_key() + facts.encode(errors="replace"))
-        known = before.get(name)
-        if known and known["made_of"] == made_of.hexdigest() and _digest_on_disk(path / name) == known["text"]:
-            pages[name] = known
-            continue
-        text = make()
-        pages[name] = {"made_of": made_of.hexdigest(), "text": _sha256(text)}
-        if not (known and _digest_on_disk(path / name) == pages[name]["text"]):
+    for name, text in made_pages(site, base):
+        pages[name] = _sha256(text)
+        if _digest_on_disk(path / name) != pages[name]:
             _replace(path / name, text)
             written += 1
     return pages, written
@@ -144,14 +135,7 @@ def _checked(body: dict[str, Any]) -> dict[str, Any]:
     pages = body.get("pages")
     kept: dict[str, Any] = {name: body[name] for name in ("title", "url") if isinstance(body.get(name), str)}
     if isinstance(pages, dict):
-        kept["pages"] = {
-            name: one
-            for name, one in pages.items()
-            if _PAGE.fullmatch(name)
-            and isinstance(one, dict)
-            and set(one) == {"made_of", "text"}
-            and all(isinstance(value, str) for value in one.values())
-        }
+        kept["pages"] = {name: digest for name, digest in pages.items() if _PAGE.fullmatch(name)}
     return kept
 
 
@@ -162,32 +146,6 @@ def _names(given: Sequence[Path], readable: Opened) -> dict[Path, str]:
         archive = readable.archive_of(folder)
         names[folder] = Path(archive.name).name if archive else path.resolve().name or "results"
     return names
-
-
-def _remember(path: Path, folders: Sequence[Path]) -> None:
-    """Of what a site was made, in the user's own cache: pages that are published do not tell where results lie."""
-    database = Database(cache_folder())
-    database.put(_memory(path), json.dumps([str(folder.resolve()) for folder in folders]).encode())
-    database.close()
-
-
-def _remembered(path: Path) -> list[Path]:
-    """Raises UsageError where nothing is."""
-    database = Database(cache_folder())
-    body = database.get(_memory(path))
-    database.close()
-    try:
-        folders = [Path(folder) for folder in json.loads(body)] if body else []
-    except (ValueError, TypeError):
-        folders = []
-    if not folders:
-        raise UsageError(f"which results? suite site {path} --from FOLDER (more than once for several)")
-    here = Path.cwd()
-    return [folder.relative_to(here) if folder.is_relative_to(here) else folder for folder in folders]
-
-
-def _memory(path: Path) -> bytes:
-    return b"site folders " + os.fsencode(path.resolve())
 
 
 def _sha256(text: str) -> str:

@@ -149,7 +149,6 @@ def change_title(series: Series, change: LevelChange) -> str:
 
 
 def change_text(series: Series, change: LevelChange) -> str:
-    """Its size, its place and how sure both are, in sentences."""
     points = series.points
     ratio = change.ratio
     low, high = (number(bound) for bound in (ratio.low, ratio.high))
@@ -213,7 +212,6 @@ def _point_row(point: Point, before: Point | None, site: Site) -> dict[str, Any]
 
 
 def compare_page(site: Site) -> str:
-    """Any two points of equal work, by the page's own script."""
     with_points = [one for one in site.series if one.points]
     shared = sorted({point.versions for one in with_points for point in one.points})
     numbers = {name: index for index, name in enumerate(shared)}

@@ -178,7 +178,6 @@ def _phases(record: Record) -> dict[str, float]:
 
 
 def _state(derived: Derived) -> tuple[State, str]:
-    """With why, where it is not ok."""
     record = derived.record
     wrong = next((finding for finding in derived.findings if finding.leaves_out), None)
     if wrong is not None:

@@ -62,7 +62,6 @@ class WrittenSite:
         return [visible(line, 400) for line in self.summary.told]
 
     def as_json(self) -> dict[str, Any]:
-        """For programs, with every change of level."""
         return {
             "schema": SITE_SCHEMA,
             "path": str(self.path),
@@ -75,35 +74,39 @@ class WrittenSite:
         }
 
 
-def pages_key() -> bytes:
-    """Of the code that pages are made with."""
-    return code_key((*ROOMS, "report"), ("jinja2", "numpy"))
+def made_of(words: Sequence[Any], bundles: Sequence[Surveyed]) -> str:
+    """A digest of all that a site is made of: the words given, every bundle with the signature of its files, and the
+    code."""
+    code = code_key((*ROOMS, "report"), ("jinja2", "numpy"))
+    return hashlib.sha256(code + repr((words, bundles)).encode(errors="surrogateescape")).hexdigest()
 
 
 class LastTime:
-    """What was written the last time, kept in the user's own cache by all that it was made of: the words given, and
-    every bundle with the signature of its files."""
+    """What is kept of a site in the user's own cache, as pages that are published do not tell where results lie."""
 
-    def __init__(self, path: Path, words: Sequence[Any], bundles: Sequence[Surveyed]) -> None:
-        self._name = b"site as written " + os.fsencode(path.resolve())
-        self._made_of = hashlib.sha256(
-            pages_key() + repr((words, bundles)).encode(errors="surrogateescape")
-        ).hexdigest()
-
-    def summary(self, manifest: str) -> Summary | None:
-        """Where that was made of the same, and its ``manifest`` had this digest; else null."""
+    def __init__(self, path: Path) -> None:
+        self._name = b"site 2 " + os.fsencode(path.resolve())
         database = Database(cache_folder())
         body = database.get(self._name)
         database.close()
-        try:
-            known = json.loads(body) if body else {}
-            is_same = known.get("made_of") == self._made_of and known["manifest"] == manifest
-            return Summary(**known["summary"]) if is_same else None
-        except (ValueError, TypeError, KeyError, AttributeError):  # its check holds, but not its content
-            return None
+        self._known: dict[str, Any] = json.loads(body) if body else {}
 
-    def keep(self, manifest: str, summary: Summary) -> None:
-        body = {"made_of": self._made_of, "manifest": manifest, "summary": asdict(summary)}
+    @property
+    def folders(self) -> list[Path]:
+        """Those that it was made from; none where nothing is known."""
+        here = Path.cwd()
+        folders = map(Path, self._known.get("folders", ()))
+        return [folder.relative_to(here) if folder.is_relative_to(here) else folder for folder in folders]
+
+    def summary(self, made_of: str, manifest: str) -> Summary | None:
+        """What was told of it, where it was made of the same and its ``manifest`` had this digest."""
+        is_same = (self._known.get("made_of"), self._known.get("manifest")) == (made_of, manifest)
+        return Summary(**self._known["summary"]) if is_same else None
+
+    def keep(self, folders: Sequence[Path], made_of: str | None, manifest: str, summary: Summary) -> None:
+        """``made_of``: null where a site of the same may be another one."""
+        known = {"made_of": made_of, "manifest": manifest, "summary": asdict(summary)}
+        body = {"folders": [str(folder.resolve()) for folder in folders], **known}
         database = Database(cache_folder())
         database.put(self._name, json.dumps(body).encode())
         database.close()

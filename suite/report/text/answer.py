@@ -56,7 +56,6 @@ class Verdict:
         return ", ".join([self.confidence, counted(self.runs, "run"), *self.remarks])
 
     def cells(self) -> dict[str, str]:
-        """By the titles of the table that heads every view."""
         return {
             "size": self.size,
             "ranks": self.ranks,
@@ -82,7 +81,6 @@ def answer(model: ReportModel) -> tuple[Block, ...]:
 
 
 def as_lines(model: ReportModel) -> tuple[str, ...]:
-    """The same in plain sentences, for programs."""
     verdicts = [
         f"{' '.join(filter(None, (one.size, f'on {one.ranks}', one.where)))}: {one.faster}, {one.by}, {one.sure}"
         for one in verdicts_of(model)

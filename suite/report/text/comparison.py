@@ -7,7 +7,7 @@ from rich.table import Table
 
 from suite.report.comparing.model import ComparedMemory, ComparedRow, FolderComparison, Gate, Lack, Unjudged
 from suite.report.formatting.escape import visible
-from suite.report.formatting.forms import Cells, Form, cell, console, explained, print_line, print_widest, without
+from suite.report.formatting.forms import Cells, Form, cell, console, print_line, print_widest, without
 from suite.report.formatting.numbers import GIB, UNKNOWN, counted, listed, number
 from suite.spec.base import printable
 from suite.stats.deciding import MOST_RUNS
@@ -127,7 +127,7 @@ def _forms(rows: Sequence[ComparedRow], margin: float) -> list[Form]:
     short = [_compared(row, _short(row)) for row in rows]
     if not any(row.variant for row in rows):
         whole, short = ([without(cells, "variant") for cells in table] for table in (whole, short))
-    legend = explained(short, legend_of)
+    legend = "; ".join(text for mark, text in legend_of.items() if any(mark in row["verdict"] for row in short))
     dropped = (("runs",), ("runs", "layout"))
     return [
         Form(whole, compact=False),
@@ -173,7 +173,6 @@ def _ratio(ratio: float | None, low: float | None, high: float | None) -> str:
 
 
 def _bound(ratio: float) -> str:
-    """Bounds that say nothing are not written out."""
     return "<0.01" if ratio < 0.01 else ">100" if ratio > 100 else f"{ratio:.3f}"
 
 
@@ -224,7 +223,6 @@ def _phase_cells(row: ComparedRow) -> Iterator[Cells]:
 
 
 def _print_surroundings(result: FolderComparison) -> None:
-    """A table of what differs, or one line."""
     around = result.surroundings
     if not result.rows:
         return
@@ -256,11 +254,10 @@ def _lacking(unjudged: Sequence[Unjudged]) -> Iterator[str]:
             noun = "bundle" if lack in _OF_BUNDLES else "row or bundle" if lack == "copies" else "row"
             plural = "rows or bundles" if lack == "copies" else None
             yield f"{counted(len(found), noun, plural)} {words}:"
-            yield from _few(_lack_line(one) for one in found)
-
-
-def _lack_line(one: Unjudged) -> str:
-    return f"- {_SIDES[one.side]}{visible(one.name, 200)}{': ' if one.detail else ''}{visible(one.detail, 400)}"
+            yield from _few(
+                f"- {_SIDES[one.side]}{visible(one.name, 200)}{': ' if one.detail else ''}{visible(one.detail, 400)}"
+                for one in found
+            )
 
 
 def _few(lines: Iterator[str]) -> Iterator[str]:

@@ -2,13 +2,11 @@
 
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
-from suite.bundle.imported.record import ImportedRow
-from suite.report.facts.entry import Entry, ReportEvidence
-from suite.report.facts.model import ReportModel, build
+from suite.report.facts.model import ReportModel
 from suite.report.facts.pool import Row
 from suite.report.plots import NAMES
 from suite.report.plots.kept import pictures
@@ -20,17 +18,6 @@ from suite.report.text.sections.reproduce import DIGESTS
 from suite.spec.base import Frozen, UsageError
 
 REPORT_SCHEMA = "suite/report/1"
-
-
-@dataclass(frozen=True)
-class WrittenReport:
-    path: Path
-    assets: tuple[Path, ...]
-    model: ReportModel
-
-    @property
-    def paths(self) -> tuple[Path, ...]:
-        return (self.path, *self.assets)
 
 
 def as_json(model: ReportModel) -> dict[str, Any]:
@@ -50,23 +37,13 @@ def _plain(value: Any) -> Any:
     return [_plain(one) for one in value] if isinstance(value, (tuple, list)) else value
 
 
-def write(
-    entries: Sequence[Entry],
-    output: Path,
-    title: str | None = None,
-    caveats: Sequence[str] = (),
-    read_from: ReportEvidence | None = None,
-    with_suspect: bool = False,
-    imported: Sequence[ImportedRow] = (),
-    first: Sequence[Section] = (),
-) -> WrittenReport:
-    """Write ``output``, and its pictures and further files in ``<its stem>-assets``.
+def write(model: ReportModel, output: Path, first: Sequence[Section] = ()) -> tuple[Path, ...]:
+    """Write ``output``, and its pictures and further files in ``<its stem>-assets``; the paths of all of them.
 
-    The same entries give the same bytes. Files of an earlier report that this one has no data for are removed. Raises
-    UsageError when a file cannot be written; the earlier report is then still whole or has newer pictures. ``caveats``,
-    ``read_from``, ``with_suspect`` and ``imported`` as for ``build``; ``first``: sections that come before its own.
+    The same model gives the same bytes. Files of an earlier report that this one has no data for are removed.
+    ``first``: sections that come before its own. Raises UsageError when a file cannot be written; the earlier report is
+    then still whole or has newer pictures.
     """
-    model = build(entries, title, caveats, read_from, with_suspect, imported)
     folder = output.parent / f"{output.stem}-assets"
     if output.exists() and not output.is_file():
         raise UsageError(f"cannot write {output}: it is {'a folder' if output.is_dir() else 'no regular file'}")
@@ -93,4 +70,4 @@ def write(
         raise UsageError(
             f"cannot write {error.filename2 or error.filename or output}: {error.strerror or error}"
         ) from error
-    return WrittenReport(path=output, assets=assets, model=model)
+    return (output, *assets)

@@ -71,6 +71,5 @@ def print_runs(runs: Sequence[Listed]) -> None:
 
 
 def _column(title: str, texts: Sequence[str], width: int) -> list[str]:
-    """Its title and its texts, all as wide."""
     spaces = {text: " " * (width - cell_len(text)) for text in {title, *texts}}
     return [spaces[text] + text if title in _FIGURES else text + spaces[text] for text in (title, *texts)]

@@ -106,6 +106,5 @@ def bullets(lines: Iterable[str]) -> Bullets:
 
 
 def few(lines: Sequence[str]) -> list[str]:
-    """As many lines as somebody reads, and how many more there are."""
     left = len(lines) - _MOST_LINES
     return list(lines) if left <= 0 else [*lines[:_MOST_LINES], f"and {left} more"]

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-import suite.bundle.cache.cores as cores
 import suite.bundle.cache.reading as reading
+import suite.bundle.cache.table as table
 from suite.report.listing import DAMAGED, read_listing
 from suite.report.reading import read_entries
 from tests.synthetic import make_bundle, synthetic_manifest
@@ -29,7 +29,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def few(monkeypatch: pytest.MonkeyPatch, many: int, cache: Path) -> None:
     monkeypatch.setenv("SUITE_CACHE", str(cache))
-    monkeypatch.setattr(cores, "MANY", many)
+    monkeypatch.setattr(table, "MANY", many)
 
 
 def test_a_list_is_the_same_and_is_not_derived_in_its_own_process(runs, tmp_path, monkeypatch):

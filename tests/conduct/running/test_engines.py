@@ -10,6 +10,7 @@ from suite.bundle.verify import verify
 from suite.conduct.planning.plan import make_plan
 from suite.conduct.planning.request import LayoutChoices
 from suite.launch.local import LocalLauncher
+from suite.report.facts.model import build
 from suite.report.reading import read_entries
 from suite.report.text.output import write
 from tests.conduct.requests import installed_stacks, request, workload
@@ -50,6 +51,6 @@ def test_every_layout_of_both_engines_does_the_same_work_on_two_ranks(choices, l
         assert bundle.record().memory.theoretical_minimum_bytes > 0
     found = read_entries([tmp_path / "runs"])
     assert not found.warnings()
-    text = write(found.entries, tmp_path / "report.md").path.read_text()
+    text = write(build(found.entries), tmp_path / "report.md")[0].read_text()
     assert all(label.split(" ", 1)[1] in text for label in labels if "zero3" not in label)
     assert "zero3 dp2" in text

@@ -25,7 +25,7 @@ function drawRatios(width) {
     const head = { key: `pair ${domain.length}`, text: narrow ? `${row.name} / ${best.name}: ${pair.where}` : `${row.name} ${row.backend} / ${best.name} ${best.backend}: ${pair.where}` };
     heads.push(head);
     domain.push(head.key);
-    for (const [name, value, low, high, verdict, text] of pair.parts) {
+    for (const [name, value, low, high, text, verdict] of pair.parts) {
       const point = { key: `${pair.row} ${name}`, name, value, low, high, verdict, text, row, best, where: pair.where };
       points.push(point);
       domain.push(point.key);

@@ -29,12 +29,11 @@ function drawScaling({ kind, what }, width) {
   const styles = looksOf(curves);
   const sizes = new Set(curves.map((curve) => rowsByNumber.get(curve.base).size)).size;
   const fx = sizes > 1 && width / sizes > 110 ? "size" : undefined;
-  const points = curves.flatMap((curve, at) => pointsOf(curve, at, curves.length, what));
+  const pointsOfEach = curves.map((curve, at) => pointsOf(curve, at, curves.length, what));
+  const points = pointsOfEach.flat();
   const ranks = [...new Set(points.map((point) => point.ranks))].sort((a, b) => a - b);
-  const shown = points.filter((point) => point.figure);
-  const highs = shown.map((point) => point.figure[2] ?? point.figure[0]);
-  const top = Math.max(what === "eta" ? 1 : 0, ...highs, ...points.map((point) => point.ideal), ...points.map((point) => point.predicted ?? 0));
-  const marks = curves.flatMap((curve, at) => curveMarks(shown.filter((point) => point.curve === at), styles.get(curve.label), what, width, fx));
+  const top = Math.max(...points.flatMap(({ figure, ideal, predicted }) => [figure[2] ?? figure[0], ideal[0], predicted?.[0] ?? 0]));
+  const marks = curves.flatMap((curve, at) => curveMarks(pointsOfEach[at], styles.get(curve.label), what, width, fx));
   const svg = picture({
     width,
     height: Math.max(260, Math.min(420, Math.round(0.45 * width))),
@@ -49,24 +48,25 @@ function drawScaling({ kind, what }, width) {
     marks: [
       ...(what === "eta" ? [Plot.ruleY([1], { stroke: "var(--ink)", strokeDasharray: "5,4" })] : []),
       ...marks,
-      Plot.dot(shown, tagged({ x: "ranks", y: (point) => point.figure[0], fx, r: 11, fill: "transparent", className: "ground" }, (at) => at)),
+      Plot.dot(points, tagged({ x: "ranks", y: (point) => point.figure[0], fx, r: 11, fill: "transparent", className: "ground" }, (at) => at)),
     ],
   });
-  const items = shown.map((point) => ({
-    title: `${point.label}: ${rankText(point.ranks)} (${point.row.name})`,
+  const unit = what === "eta" ? "" : " samples/s";
+  const items = points.map(({ label, row, base, figure, doubt, ideal, predicted }) => ({
+    title: `${label}: ${rankText(row.ranks)} (${row.name})`,
     lines: [
-      [what === "eta" ? `eta(${point.ranks}; ${point.base.ranks})` : "samples/s", point.figure[3] + (point.above ? " (!) above 1" : "")],
-      ["ideal", what === "eta" ? "1" : `${tick(Number(point.ideal.toPrecision(4)))} samples/s`],
-      ["predicted", markIn(RATES, point.row.n, "predicted")?.[3]],
-      ["look twice", point.row.doubts.join(", ")],
+      [what === "eta" ? `eta(${row.ranks}; ${base.ranks})` : "samples/s", `${figure[3]} ${what === "eta" ? doubt : ""}`.trim()],
+      ["ideal", ideal[3] + unit],
+      ["predicted", predicted && predicted[3] + unit],
+      ["look twice", row.doubts.join(", ")],
     ],
   }));
   const legend = curves.map((curve) => ({ text: curve.label, colour: styles.get(curve.label).colour, mark: "dot" }));
   legend.push({ text: "ideal", colour: "var(--ink)", mark: "dashes" });
-  if (shown.some((point) => point.predicted)) legend.push({ text: what === "eta" ? "predicted eta" : "predicted", colour: "var(--ink)", mark: "ring" });
+  if (points.some((point) => point.predicted)) legend.push({ text: what === "eta" ? "predicted eta" : "predicted", colour: "var(--ink)", mark: "ring" });
   const titles = ["curve", "kind", "row", "ranks", what === "eta" ? "eta" : "samples/s", "low", "high", "ideal", "predicted"];
   const note = all.length > curves.length ? `The first ${MOST_CURVES} of ${all.length} curves are drawn; choose fewer rows to see others.` : "";
-  return { svg, items, legend, note, table: { titles, rows: shown.map((point) => [point.label, kind, point.row.name, point.ranks, ...point.figure.slice(0, 3), point.ideal, point.predicted]) } };
+  return { svg, items, legend, note, table: { titles, rows: points.map(({ label, row, figure, ideal, predicted }) => [label, kind, row.name, row.ranks, ...figure.slice(0, 3), ideal[0], predicted?.[0]]) } };
 }
 
 /** A colour for each backend, as in every picture, and a shape for each curve. */
@@ -79,39 +79,24 @@ function looksOf(curves) {
 /** Of the base and the others; curves are a few pixels apart, so that no interval hides another. */
 function pointsOf(curve, at, curves, what) {
   const base = rowsByNumber.get(curve.base);
-  const rate = markIn(RATES, base.n, "measured")[0];
-  const members = [{ row: curve.base, ranks: base.ranks, eta: [1, null, null, "1"], above: false }, ...curve.points];
-  return members.map(({ row: number, ranks, eta, above }) => {
+  const dx = (at - (curves - 1) / 2) * Math.min(9, 60 / curves);
+  return curve.lines.map(([number, doubt]) => {
+    const [figure, ideal, predicted] = [what, `ideal ${what}`, `predicted ${what}`].map((key) => markIn(curve, number, key));
     const row = rowsByNumber.get(number);
-    const ideal = (rate * ranks) / base.ranks;
-    const [said, before] = [row, base].map((one) => markIn(RATES, one.n, "predicted")?.[0]);
-    return {
-      curve: at,
-      label: curve.label,
-      size: base.size,
-      base,
-      row,
-      ranks,
-      above,
-      figure: what === "eta" ? eta : markIn(RATES, row.n, "measured"),
-      ideal: what === "eta" ? 1 : ideal,
-      predicted: said === undefined || before === undefined ? null : what === "eta" ? (said * base.ranks) / (before * ranks) : said,
-      dx: (at - (curves - 1) / 2) * Math.min(9, 60 / curves),
-    };
+    return { label: curve.label, size: base.size, base, row, ranks: row.ranks, figure, ideal, predicted, doubt, dx };
   });
 }
 
 function curveMarks(points, { colour, shape }, what, width, fx) {
-  if (!points.length) return [];
   const { dx } = points[0];
   const x = "ranks";
   const bounded = points.filter((point) => point.figure[1] !== null);
-  const predicted = points.filter((point) => point.predicted !== null);
+  const predicted = points.filter((point) => point.predicted);
   return [
-    ...(what === "eta" ? [] : [Plot.line(points, { x, fx, y: "ideal", stroke: colour, strokeDasharray: "5,4", strokeOpacity: 0.8, dx })]),
+    ...(what === "eta" ? [] : [Plot.line(points, { x, fx, y: (point) => point.ideal[0], stroke: colour, strokeDasharray: "5,4", strokeOpacity: 0.8, dx })]),
     Plot.line(points, { x, fx, y: (point) => point.figure[0], stroke: colour, strokeWidth: 1.6, dx }),
     Plot.ruleX(bounded, { x, fx, y1: (point) => point.figure[1], y2: (point) => point.figure[2], stroke: colour, strokeWidth: 2.5, strokeOpacity: 0.5, dx }),
-    Plot.dot(predicted, { x, fx, y: "predicted", r: 6.5, stroke: colour, strokeDasharray: "2,2", dx }),
+    Plot.dot(predicted, { x, fx, y: (point) => point.predicted[0], r: 6.5, stroke: colour, strokeDasharray: "2,2", dx }),
     Plot.dot(points, { x, fx, y: (point) => point.figure[0], r: width < NARROW ? 3.5 : 4.5, symbol: shape, stroke: colour, strokeWidth: 1.6, fill: (point) => (point.row.doubts.length ? "var(--surface)" : colour), dx }),
   ];
 }

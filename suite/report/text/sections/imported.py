@@ -81,7 +81,6 @@ def _phase(record: ImportedRecord, name: str) -> str:
 
 
 def _origin(place: int, row: ImportedRow) -> str:
-    """Everything that was told, what was left out, and the log by its digest."""
     record, known = row.record, row.record.told
     sources: dict[str, list[str]] = {}
     for name, label in _WORK.items():

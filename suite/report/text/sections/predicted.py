@@ -38,7 +38,6 @@ def _figures(row: Row, expected: Expected) -> tuple[str, str, str]:
 
 
 def _phase(row: Row, expected: Expected, name: str) -> str:
-    """Seconds of a phase over those that were predicted."""
     cost = row.phase(name)
     predicted = dict(expected.phases).get(name)
     return UNKNOWN if cost is None or predicted is None else number(cost.seconds / predicted)

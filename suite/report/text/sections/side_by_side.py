@@ -117,7 +117,6 @@ def _counts(group: SideBySide) -> str:
 
 
 def _differences(model: ReportModel) -> Iterator[Block]:
-    """What the trainers of these groups say that they do otherwise, by backend."""
     shown = [side.row for group in model.beside for side in group.sides if side.row.setting.kind == "trainer"]
     by_backend: dict[str, list[WorkDifference]] = defaultdict(list)
     for one in model.differences_of({row.number for row in shown}):
