@@ -185,6 +185,7 @@ def _slots(record: Record) -> list[float]:
 
 
 def _adapter_rates(record: Record) -> list[float]:
+    """Bits per second of each port that is up."""
     rates = (positive(one.get("bits_per_second")) for one in active_adapters(record))
     return [rate for rate in rates if rate is not None]
 

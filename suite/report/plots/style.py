@@ -59,6 +59,7 @@ def styled() -> Iterator[None]:
 
 
 def new_figure(height: float) -> Figure:
+    """An empty figure of the report's width; ``height`` in inches."""
     return Figure(figsize=(WIDTH, height), facecolor="white")
 
 
