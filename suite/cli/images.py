@@ -123,8 +123,11 @@ def lock(
 
     chosen = [find_image(name) for name in names or ()]
     wanted = {image.base for image in chosen} or set(bases().values())
+    looked_up = {name: base for name, base in bases().items() if base in wanted and not base.made_here}
+    if not looked_up:
+        raise UsageError(f"the base of {', '.join(names or ())} is made here of Debian's packages; no registry has it")
     project, runtime = Project.of(checkout), connect()
-    answers = ask(runtime.api, {name: base for name, base in bases().items() if base in wanted})
+    answers = ask(runtime.api, looked_up)
     changed = write(answers, project.root) if update else []
     if as_json:
         told = [{**answer.model_dump(mode="json"), "verdict": answer.verdict} for answer in answers]

@@ -19,6 +19,7 @@ from pydantic import Field
 from requests.exceptions import RequestException
 
 from suite.bundle.files import replace_atomically
+from suite.images.base import has_base, made_base, make_base
 from suite.images.project import Project, labelled_packages, normal, pins_of
 from suite.images.settle import name_leftovers, settle
 from suite.spec.base import Frozen, UsageError
@@ -161,12 +162,16 @@ def build_image(
     labels, created = _labels(image, project, choices), project.committed() or USUAL_TIME
     log = project.root / "build" / "images" / f"{image.name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
-    begin = time.monotonic()
+    begin, arguments = time.monotonic(), _arguments(image, choices)
     try:
+        base = arguments["BASE_IMAGE"]
+        if image.base.made_here and not choices.base_image and not has_base(api, base):
+            on_step(Step(1, 1, f"{base} of Debian's packages"))
+            make_base(api, project, base)
         stream = api.build(
             path=str(project.root),
             dockerfile=image.dockerfile,
-            buildargs=_arguments(image, choices),
+            buildargs=arguments,
             labels=labels,
             tag=tag,
             target=choices.target,
@@ -220,7 +225,7 @@ def _arguments(image: Image, choices: BuildChoices) -> dict[str, str]:
         if image.stack is None or "trlx" not in image.sources:
             raise UsageError(f"--without-trlx is for the images trlx and trlx-upstream, not for {image.name}")
         stack = f"{stack}-deps"
-    chosen = {"BASE_IMAGE": choices.base_image or image.base.pinned}
+    chosen = {"BASE_IMAGE": choices.base_image or made_base(image, choices.arguments.get("APT_SNAPSHOT"))}
     if image.interpreter is None:
         chosen["STACK_PYTHON"] = image.python
     else:

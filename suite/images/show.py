@@ -92,7 +92,9 @@ def print_rows(rows: Sequence[Row], why_no_engine: str | None) -> None:
         image = row.image
         say(f"{image.name:<14} {image.summary}")
         say(f"{'':14} base     {image.base.reference}")
-        say(f"{'':14} digest   {image.base.digest or 'not pinned by digest: none is known; `suite images lock` asks'}")
+        unpinned = "not pinned by digest: none is known; `suite images lock` asks"
+        made = "none: it is made here, of Debian's packages of that day"
+        say(f"{'':14} digest   {image.base.digest or (made if image.base.made_here else unpinned)}")
         say(f"{'':14} backends {', '.join(image.backends) or 'none yet'}")
         for found in row.present or ():
             variant = ", CPU build" if found.variant == image.cpu_stack else ""

@@ -162,6 +162,12 @@ DEBIAN = ".".join(("debian", "org"))  # no file names a host of packages
     ],
 )
 def test_packages_come_from_the_archive_of_a_day(line: str, moved: str) -> None:
-    rules = re.findall(r'-e "(s#.*#)"', stage("Dockerfile.deepspeed", "outfit")[1].replace("${APT_SNAPSHOT}", "DAY"))
+    text = stage("Dockerfile.deepspeed", "outfit")[1].replace("APT_SNAPSHOT", "DAY")
+    rules = re.findall(r'-e "(s#.*#)"', text.replace("${DAY}", "DAY"))
     done = subprocess.run(("sed", "-E", ";".join(rules)), input=line, capture_output=True, text=True, check=True)
     assert done.stdout == moved
+    assert rules[-1].replace("DAY", "${DAY}") in (LOCKS / "base.sh").read_text()
+
+
+def test_the_base_has_the_day_of_what_is_installed_on_it() -> None:
+    assert find_image("engines").base.reference.endswith(f"-{defaults('Dockerfile.deepspeed')['APT_SNAPSHOT']}")
