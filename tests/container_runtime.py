@@ -29,7 +29,7 @@ START_SECONDS = 120.0
 CANNOT_START = "a container runtime cannot be started here"
 #: dockerd starts the second, third and fourth itself; the command line and the network's bridge are the tests'
 PROGRAMS = ("dockerd", "containerd", "runc", "iptables", "docker", "ip")
-BASE_IMAGE = "suite-base:12"
+BASE_IMAGE = "suite-base:bookworm"
 
 
 @dataclass
@@ -147,7 +147,7 @@ def base_image(runtime: Runtime) -> str:
 def made_base_image(runtime: Runtime) -> str:
     """The suite's own, of Debian's packages as the archive has them: no registry is asked."""
     if runtime.docker("image", "inspect", BASE_IMAGE).returncode != 0:
-        tar = DATA / "base-12.tar"
+        tar = DATA / "base.tar"
         if not tar.exists():
             _debootstrap(tar)
         runtime.docker("import", str(tar), BASE_IMAGE, check=True)

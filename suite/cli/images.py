@@ -154,7 +154,7 @@ def check(
 ) -> int:
     """Compare what an image contains with its lock files and labels. Exit 3 when something differs."""
     from suite.images.check import check_image
-    from suite.images.inside import SBOM, copy_out
+    from suite.images.inside import read_sbom
     from suite.images.project import Project
     from suite.images.show import print_differences
     from suite.launch.docker.connection import connect
@@ -167,7 +167,7 @@ def check(
     project, runtime = Project.of(checkout), connect()
     found = check_image(runtime.api, known, tag, project)
     if sbom is not None:
-        sbom.write_bytes(copy_out(runtime.api, tag, SBOM))
+        sbom.write_bytes(read_sbom(runtime.api, tag))
     if as_json:
         print_json({"image": tag, "differences": [difference.model_dump(mode="json") for difference in found]})
     else:
