@@ -75,14 +75,13 @@ class TestEachOfThem:
         for copy, at in zip(copies, ("outfit", "builder"), strict=True):
             assert copy in stage(name, at)[1]
         taken = re.findall(r"COPY --from=(\S+) (\S+)", TEXT[name])
-        assert {path for _, path in taken} == {"/outfit/", "/image/", "/source/", "/tmp/image/", "/build/sbom"}
-        assert "FROM assembled AS inventory\nCOPY --from=sbom-tool /build/sbom" in TEXT[name]
+        assert {path for _, path in taken} == {"/outfit/", "/image/", "/source/", "/tmp/image/"}
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_package_comes_from_a_lock_with_hashes_or_from_a_commit(name: str) -> None:
     installs = [step for line in instructions(name) for step in line.split(";") if "pip install" in step]
-    assert len(installs) >= (3 if name == "Dockerfile.published" else 4)
+    assert len(installs) >= (2 if name == "Dockerfile.published" else 4)
     for install in installs:
         is_hashed = "--require-hashes -r" in install
         is_commit = install.split()[-1].endswith("/trlx-source.lock") and "--no-deps" in install
