@@ -59,7 +59,7 @@ def build(
     """Build an image from this checkout."""
     from suite.images.build import BuildChoices, BuildFailed, build_image, pin_for_compose
     from suite.images.project import Project
-    from suite.images.show import build_view, print_built, print_failure
+    from suite.images.show import print_built, print_failure, print_step
     from suite.launch.docker.connection import connect
     from suite.spec.images import find_image
 
@@ -68,8 +68,7 @@ def build(
     choices = BuildChoices(base_image, cpu, without_trlx, offline, target, tag, no_cache, arguments)
     project, runtime = Project.of(checkout), connect()
     try:
-        with build_view(sys.stderr if as_json else sys.stdout) as on_step:
-            built = build_image(image.name, runtime.api, project, choices, on_step)
+        built = build_image(image.name, runtime.api, project, choices, lambda step: print_step(step, err=as_json))
     except BuildFailed as error:
         print_failure(error.lines)
         return complain(str(error), RUN_FAILED)

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field, ValidationError
 
-from suite.launch.docker.conclude import essence, runtime_failure
+from suite.launch.docker.conclude import essence, told
 from suite.launch.docker.session import ask
 from suite.spec.base import Frozen, UsageError
 
@@ -45,7 +45,7 @@ print(json.dumps({"user": os.getuid(), "suite": suite_version(), "driver": drive
 class Environment(Frozen):
     """What one interpreter of an image finds."""
 
-    python: str
+    python: str = Field(description="its version")
     packages: dict[str, str] = Field(description="normal name -> version")
     commits: dict[str, str] = Field(description="normal name -> commit, of what was installed from a repository")
 
@@ -82,6 +82,4 @@ def _answer(api: "APIClient", image: str, *command: str) -> bytes:
     except ImageNotFound as error:
         raise UsageError(f"there is no image {image} on this runtime; build it: suite images build") from error
     except (APIError, RequestException) as error:
-        words = str(getattr(error, "explanation", None) or error)
-        known = runtime_failure(words)
-        raise UsageError(f"{image} cannot be run: {'; '.join(known.evidence) if known else essence(words)}") from error
+        raise UsageError(f"{image} cannot be run: {told(error)}") from error

@@ -1,22 +1,18 @@
 """What the commands around images print, and what of the catalogue the runtime holds."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from textwrap import shorten
-from typing import TextIO
 
 from docker import APIClient
 from pydantic import Field
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from suite.images.build import Built, Step
 from suite.images.check import Difference
 from suite.images.digests import Answer
 from suite.spec.base import Frozen
 from suite.spec.images import IMAGE_LABEL, REVISION_LABEL, VARIANT_LABEL, VERSION_LABEL, Image, find_image
-from suite.spec.terminal import plain, say
+from suite.spec.terminal import say
 
 
 class Present(Frozen):
@@ -62,7 +58,7 @@ def _present(api: APIClient, image: Image) -> tuple[Present, ...]:
     )
 
 
-PIPE_COLUMNS = 120
+STEP_COLUMNS = 120
 SHORT_ID = len("sha256:") + 12
 _VERDICTS = {
     "same": "as locked",
@@ -72,18 +68,9 @@ _VERDICTS = {
 }
 
 
-@contextmanager
-def build_view(stream: TextIO) -> Iterator[Callable[[Step], None]]:
-    """A bar over the steps on a terminal, a line for each step elsewhere."""
-    if not stream.isatty():
-        yield lambda step: print(plain(shorten(str(step), PIPE_COLUMNS)), file=stream, flush=True)
-        return
-    columns = (MofNCompleteColumn(), BarColumn(bar_width=20), TimeElapsedColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, console=Console(file=stream), transient=True) as progress:
-        task = progress.add_task("sending the context", total=None)
-        yield lambda step: progress.update(
-            task, completed=step.number - 1, total=step.of, description=plain(step.instruction[:80]).replace("[", r"\[")
-        )
+def print_step(step: Step, err: bool) -> None:
+    """One instruction of the Dockerfile as it begins."""
+    say(shorten(str(step), STEP_COLUMNS), err=err)
 
 
 def print_rows(rows: Sequence[Row], why_no_engine: str | None) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from docker.errors import APIError
 
 from suite.launch.docker import session
-from suite.launch.docker.conclude import OTHER_IMAGE, essence, runtime_failure
+from suite.launch.docker.conclude import OTHER_IMAGE, essence, told
 from suite.launch.docker.connection import Runtime
 from suite.launch.docker.document import device_requests
 from suite.launch.docker.images import ImageFacts
@@ -21,10 +21,7 @@ from suite.spec.foreign import read_bytes
 
 CDI_KIND = "nvidia.com/gpu"
 LISTER = "nvidia-smi"
-#: of a GPU of which the runtime shows no more than its device
-UNNAMED = "NVIDIA GPU"
 _NO_LISTER = re.compile(rf"exec.*{LISTER}.*(not found|No such file|no such file)")
-_DEVICE_FILE = re.compile(r"nvidia(\d+)")
 _LISTED = re.compile(r"GPU (\d+): (.+) \(UUID: (\S+)\)")
 _KIND_LINE = re.compile(rf"[\"']?kind[\"']?\s*:\s*[\"']?{re.escape(CDI_KIND)}")
 
@@ -65,39 +62,17 @@ def _ask_container(runtime: Runtime, settings: DockerSettings, image: str) -> tu
     try:
         listed = ask(runtime, image, (LISTER, "-L"), DeviceRequests=wanted)
     except APIError as error:
-        words = str(error.explanation or error)
-        if _NO_LISTER.search(words):
-            return _device_files(runtime, settings, image, wanted)
-        known = runtime_failure(words)
-        reason = "; ".join(known.evidence) if known else essence(words)
-        raise UsageError(f"the container runtime does not give {_asked(settings)} to a container: {reason}") from error
+        asked = f"GPU {','.join(settings.gpu_ids)}" if settings.gpu_ids else "any GPU"
+        if _NO_LISTER.search(str(error.explanation)):
+            raise UsageError(
+                f"a container that asked for {asked} has no {LISTER}: describe the GPUs again "
+                "(nvidia-ctk cdi generate), or ask by NVIDIA's hook (--gpu-access nvidia)"
+            ) from error
+        raise UsageError(f"the container runtime does not give {asked} to a container: {told(error)}") from error
     if settings.gpu_ids and all(name.startswith("MIG-") for name in settings.gpu_ids):
         return tuple(map(mig_slice, settings.gpu_ids))
     found = [match.groups() for match in map(_LISTED.match, listed.splitlines()) if match]
     return tuple(LocalDevice(index=int(index), uuid=uuid, name=name, memory_bytes=None) for index, name, uuid in found)
-
-
-def _device_files(
-    runtime: Runtime, settings: DockerSettings, image: str, wanted: Sequence[dict[str, Any]]
-) -> tuple[LocalDevice, ...]:
-    """As ``_ask_container``, where the runtime gives a container the devices alone, as CDI may: by index."""
-    try:
-        listed = ask(runtime, image, ("/bin/sh", "-c", "ls /dev"), DeviceRequests=wanted)
-    except APIError as error:
-        raise UsageError(
-            f"GPUs cannot be counted in a container: it has no {LISTER}, and {essence(str(error.explanation or error))}"
-        ) from error
-    numbers = sorted(int(match[1]) for match in map(_DEVICE_FILE.fullmatch, listed.split()) if match)
-    if not numbers:
-        raise UsageError(
-            f"a container that asked for {_asked(settings)} has neither {LISTER} nor /dev/nvidia0: describe the GPUs "
-            "again (nvidia-ctk cdi generate), or ask by NVIDIA's hook (--gpu-access nvidia)"
-        )
-    names = settings.gpu_ids or tuple(map(str, numbers))
-    return tuple(
-        LocalDevice(index=number, uuid=name, name=UNNAMED, memory_bytes=None)
-        for number, name in zip(numbers, names, strict=False)
-    )
 
 
 def _requests(settings: DockerSettings, access: Literal["nvidia", "cdi"]) -> Sequence[dict[str, Any]]:
@@ -106,10 +81,6 @@ def _requests(settings: DockerSettings, access: Literal["nvidia", "cdi"]) -> Seq
     if access == "cdi":
         return device_requests(("all",), None, access)
     return device_requests((), -1, access)
-
-
-def _asked(settings: DockerSettings) -> str:
-    return f"GPU {','.join(settings.gpu_ids)}" if settings.gpu_ids else "any GPU"
 
 
 def _describes_gpus(file: Path) -> bool:

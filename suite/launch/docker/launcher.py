@@ -5,7 +5,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -46,8 +46,6 @@ class DockerLauncher:
     stops: Stops = stop_requests
     devices: tuple[str, ...] | None = None  # GPUs, exactly these; None: as the settings say
     runs_at_once: int = 1
-    #: labels of runs that are over and of which something is left
-    unremoved: list[dict[str, str]] = field(default_factory=list)
     name = "docker"
 
     def beside(
@@ -213,24 +211,14 @@ class DockerLauncher:
 
     @contextmanager
     def _removed_afterwards(self, job: Job) -> Iterator[None]:
-        """Nothing of the run is left on the runtime, however the block ends.
-
-        What cannot be removed in time is tried again after each further run, and by the next session.
-        """
+        """Nothing of the run is left on the runtime, however the block ends; what cannot be removed in time is by the
+        next session."""
         try:
             yield
         finally:
             give_up = time.monotonic() + self.patience.remove_seconds
-            while not self._is_removed(job.labels):
-                if time.monotonic() > give_up:
-                    self.unremoved.append(job.labels)
-                    break
+            while not self._is_removed(job.labels) and time.monotonic() < give_up:
                 time.sleep(RETRY_SECONDS)
-            else:
-                for labels in [*self.unremoved]:
-                    if self._is_removed(labels):
-                        with suppress(ValueError):  # by a run beside this one
-                            self.unremoved.remove(labels)
 
     def _is_removed(self, labels: dict[str, str]) -> bool:
         """Remove what a run has left; a runtime that has just come back fails to remove what it has not found again."""
