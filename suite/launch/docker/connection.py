@@ -53,7 +53,6 @@ class Runtime:
     runtimes: tuple[str, ...]
     cdi_folders: tuple[str, ...]
     cdi_devices: tuple[str, ...]
-    selinux: bool
 
 
 def connect(copy_back: bool = False) -> Runtime:
@@ -143,7 +142,6 @@ def _connected(api: APIClient, host: str, version: dict[str, Any], info: dict[st
         cdi_devices=tuple(
             str(one.get("ID")) for one in info.get("DiscoveredDevices") or () if one.get("Source") == "cdi"
         ),
-        selinux="name=selinux" in options,
     )
 
 
@@ -172,13 +170,12 @@ def open_tunnel(host: str) -> str:
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     socket = folder / "engine.sock"
     process = _start(host, socket)
-    atexit.register(_end, process)
+    atexit.register(process.terminate)
     give_up = time.monotonic() + SSH_SECONDS
     while not socket.exists():
         if process.poll() is not None or time.monotonic() > give_up:
-            _end(process)
-            assert process.stderr is not None, "ssh is started with a pipe"
-            answer = " ".join(process.stderr.read().decode(errors="replace").split()) or "no answer"
+            process.kill()
+            answer = " ".join(process.communicate()[1].decode(errors="replace").split()) or "no answer"
             raise UsageError(f"the container runtime at {host} cannot be reached by ssh: {answer}")
         time.sleep(0.02)
     return f"unix://{socket}"
@@ -203,13 +200,3 @@ def _start(host: str, socket: Path) -> subprocess.Popen:
         raise UsageError(
             f"the container runtime at {host} cannot be reached: no ssh program ({error.strerror})"
         ) from error
-
-
-def _end(process: subprocess.Popen) -> None:
-    if process.stdin is not None:
-        process.stdin.close()
-    process.terminate()
-    try:
-        process.wait(5)
-    except subprocess.TimeoutExpired:
-        process.kill()

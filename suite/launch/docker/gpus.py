@@ -4,15 +4,15 @@ import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from docker.errors import APIError
 
-from suite.launch.docker import session
 from suite.launch.docker.conclude import OTHER_IMAGE, essence, told
 from suite.launch.docker.connection import Runtime
 from suite.launch.docker.document import device_requests
 from suite.launch.docker.images import ImageFacts
+from suite.launch.docker.session import ask
 from suite.launch.docker.settings import DockerSettings, GpuAccess
 from suite.launch.job import PYTHON
 from suite.launch.probe import ASK_VERSIONS, LocalDevice, local_devices, mig_slice, named_gpus
@@ -58,9 +58,11 @@ def usable_gpus(runtime: Runtime, settings: DockerSettings, image: str) -> tuple
 
 def _ask_container(runtime: Runtime, settings: DockerSettings, image: str) -> tuple[LocalDevice, ...]:
     """As the runtime gives them to a container of the image. Their memory is not listed this way."""
-    wanted = _requests(settings, access_of(runtime, settings.gpu_access))
+    access = access_of(runtime, settings.gpu_access)
+    ids, count = (("all",), None) if access == "cdi" else ((), -1)
+    wanted = device_requests(settings.gpu_ids or ids, None if settings.gpu_ids else count, access)
     try:
-        listed = ask(runtime, image, (LISTER, "-L"), DeviceRequests=wanted)
+        listed = ask(runtime.api, image, (LISTER, "-L"), DeviceRequests=wanted).decode(errors="replace")
     except APIError as error:
         asked = f"GPU {','.join(settings.gpu_ids)}" if settings.gpu_ids else "any GPU"
         if _NO_LISTER.search(str(error.explanation)):
@@ -75,27 +77,12 @@ def _ask_container(runtime: Runtime, settings: DockerSettings, image: str) -> tu
     return tuple(LocalDevice(index=int(index), uuid=uuid, name=name, memory_bytes=None) for index, name, uuid in found)
 
 
-def _requests(settings: DockerSettings, access: Literal["nvidia", "cdi"]) -> Sequence[dict[str, Any]]:
-    if settings.gpu_ids:
-        return device_requests(settings.gpu_ids, None, access)
-    if access == "cdi":
-        return device_requests(("all",), None, access)
-    return device_requests((), -1, access)
-
-
 def _describes_gpus(file: Path) -> bool:
     try:
         text = read_bytes(file, str(file), by_user=True).decode(errors="replace")
     except (OSError, UsageError):
         return False
     return _KIND_LINE.search(text) is not None
-
-
-def ask(runtime: Runtime, image: str, command: Sequence[str], **host: Any) -> str:
-    """See ``session.ask``."""
-    if runtime.selinux:
-        host["SecurityOpt"] = ["no-new-privileges", "label=disable"]
-    return session.ask(runtime.api, image, command, **host).decode(errors="replace")
 
 
 def image_versions(
@@ -109,7 +96,7 @@ def image_versions(
     if all(package in image.stack for package in packages) and python == PYTHON:
         return {package: image.stack[package] for package in (*packages, *optional) if package in image.stack}
     try:
-        found = json.loads(ask(runtime, image.id, (python, "-c", ASK_VERSIONS, *packages, *optional)))
+        found = json.loads(ask(runtime.api, image.id, (python, "-c", ASK_VERSIONS, *packages, *optional)))
     except APIError as error:
         why = essence(str(error.explanation or error))
         raise UsageError(f"{image.reference} cannot tell the versions of its stack: {why}; {OTHER_IMAGE}") from error

@@ -147,7 +147,6 @@ class DockerLauncher:
             access=access_of(self.runtime, self.settings.gpu_access),
             remapped=facts.remapped,
             volume=_container_name(job) if self._copies else None,
-            selinux=self.runtime.selinux,
         )
 
     def _patiently(self, call: Callable[[], Answer]) -> Answer:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from docker import APIClient
 
 ANSWER_SECONDS = 120
+#: under SELinux neither the caller's folder nor the GPUs carry a container's label
+SECURITY = ["no-new-privileges", "label=disable"]
 _MOST_BYTES = 64 << 20
 RUN_LABEL, PLAN_LABEL, SESSION_LABEL, DRIVER_LABEL = "suite.run", "suite.plan", "suite.session", "suite.driver"
 
@@ -93,7 +95,7 @@ def ask(api: APIClient, image: str, command: Sequence[str], **host: Any) -> byte
         "Labels": {SESSION_LABEL: session_id(), DRIVER_LABEL: this_driver()},
         "HostConfig": {
             "CapDrop": ["ALL"],
-            "SecurityOpt": ["no-new-privileges"],
+            "SecurityOpt": SECURITY,
             "NetworkMode": "none",
             "ReadonlyRootfs": True,
             "Tmpfs": {"/tmp": ""},

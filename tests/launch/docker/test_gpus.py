@@ -20,7 +20,7 @@ def runtime(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A runtime on this host, whose driver shows two GPUs."""
     monkeypatch.setattr(gpus, "local_devices", lambda: HERE)
     facts = SimpleNamespace(remote=False)
-    return SimpleNamespace(facts=facts, cdi_devices=(), cdi_folders=(), runtimes=())
+    return SimpleNamespace(api=None, facts=facts, cdi_devices=(), cdi_folders=(), runtimes=())
 
 
 def usable(runtime: Any, **settings: Any) -> tuple[LocalDevice, ...]:
@@ -48,11 +48,11 @@ def test_a_runtime_elsewhere_lists_whole_gpus_and_leaves_slices_as_they_were_nam
 def answer(monkeypatch: pytest.MonkeyPatch, **answers: str | Exception) -> None:
     """What each program prints in a container, or why the runtime does not start it."""
 
-    def ask(runtime: Any, image: str, command: tuple[str, ...], **host: Any) -> str:
+    def ask(api: Any, image: str, command: tuple[str, ...], **host: Any) -> bytes:
         answer = answers[command[0].rpartition("/")[2].replace("-", "_")]
         if isinstance(answer, Exception):
             raise answer
-        return answer
+        return answer.encode()
 
     monkeypatch.setattr(gpus, "ask", ask)
 
