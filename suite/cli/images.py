@@ -59,7 +59,7 @@ def build(
     """Build an image from this checkout."""
     from suite.images.build import BuildChoices, BuildFailed, build_image, pin_for_compose
     from suite.images.project import Project
-    from suite.images.show import print_built, print_failure, print_step
+    from suite.images.show import print_built, print_step
     from suite.launch.docker.connection import connect
     from suite.spec.images import find_image
 
@@ -70,7 +70,8 @@ def build(
     try:
         built = build_image(image.name, runtime.api, project, choices, lambda step: print_step(step, err=as_json))
     except BuildFailed as error:
-        print_failure(error.lines)
+        for line in error.lines[:-1]:
+            say(f"  {line}", err=True)
         return complain(str(error), RUN_FAILED)
     pinned = pin_for_compose(project, built)
     if as_json:

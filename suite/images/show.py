@@ -113,12 +113,6 @@ def print_built(built: Built, pinned: Path | None) -> None:
         say(f"{pinned.name}: `docker compose run` takes this image, by its id")
 
 
-def print_failure(lines: Sequence[str]) -> None:
-    """The end of the failed step's output."""
-    for line in lines[:-1]:
-        say(f"  {line}", err=True)
-
-
 def print_differences(tag: str, found: Sequence[Difference]) -> None:
     """What is not as it should be, or that all is."""
     for difference in found:

@@ -169,27 +169,14 @@ def open_tunnel(host: str) -> str:
     folder = Path(tempfile.mkdtemp(prefix="suite-ssh-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     socket = folder / "engine.sock"
-    process = _start(host, socket)
-    atexit.register(process.terminate)
-    give_up = time.monotonic() + SSH_SECONDS
-    while not socket.exists():
-        if process.poll() is not None or time.monotonic() > give_up:
-            process.kill()
-            answer = " ".join(process.communicate()[1].decode(errors="replace").split()) or "no answer"
-            raise UsageError(f"the container runtime at {host} cannot be reached by ssh: {answer}")
-        time.sleep(0.02)
-    return f"unix://{socket}"
-
-
-def _start(host: str, socket: Path) -> subprocess.Popen:
-    """ssh in a session of its own, so that Ctrl-C is not its end; it ends when we no longer hold its standard input."""
     address = urlsplit(host)
     options = ["-o", "BatchMode=yes", "-o", "ExitOnForwardFailure=yes", "-o", "ServerAliveInterval=15"]
     options += ["-L", f"{socket}:{address.path.rstrip('/') or RUNTIME_SOCKET}"]
     options += ["-l", address.username] if address.username else []
     options += ["-p", str(address.port)] if address.port else []
     try:
-        return subprocess.Popen(
+        # in a session of its own, so that Ctrl-C is not its end; it ends when nobody holds its standard input
+        process = subprocess.Popen(
             ["ssh", *options, "--", address.hostname or "", "cat"],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
@@ -200,3 +187,12 @@ def _start(host: str, socket: Path) -> subprocess.Popen:
         raise UsageError(
             f"the container runtime at {host} cannot be reached: no ssh program ({error.strerror})"
         ) from error
+    atexit.register(process.terminate)
+    give_up = time.monotonic() + SSH_SECONDS
+    while not socket.exists():
+        if process.poll() is not None or time.monotonic() > give_up:
+            process.kill()
+            answer = " ".join(process.communicate()[1].decode(errors="replace").split()) or "no answer"
+            raise UsageError(f"the container runtime at {host} cannot be reached by ssh: {answer}")
+        time.sleep(0.02)
+    return f"unix://{socket}"

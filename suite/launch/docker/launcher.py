@@ -120,7 +120,9 @@ class DockerLauncher:
                     copying.put_bundle(self._api, container, job.name, folder, document["User"])
                 return self._watch(container, job, folder, on_event, requests)
             except (DockerException, OSError) as error:
-                if _is_silence(error):
+                # nobody answered, rather than refused
+                silent = (DockerException, RequestException, ConnectionError, TimeoutError)
+                if isinstance(error, silent) and not isinstance(error, APIError):
                     raise self._away(error) from error
                 return _refused(job, error, time.monotonic() - began)
 
@@ -182,8 +184,13 @@ class DockerLauncher:
         finally:
             watch.close()
         outcome = conclude(end)
-        problem = self._take_back(container, job, folder) if self._copies else None
-        return outcome if problem is None else _with_evidence(outcome, problem)
+        if self._copies:
+            try:
+                copying.take_bundle(self._api, container, job.name, folder)
+            except (DockerException, OSError, copying.UnsafeCopy) as error:
+                problem = f"the ranks' files could not be copied back: {' '.join(str(error).split())}"
+                return _with_evidence(outcome, problem)
+        return outcome
 
     def _state(self, container: str) -> dict[str, Any] | None:
         """What the runtime says of the container; None when it has it no longer, or stays away."""
@@ -199,14 +206,6 @@ class DockerLauncher:
             f"{self.patience.runtime_seconds:g} s{why}: no further run was started; start it, and run the same command "
             "again"
         )
-
-    def _take_back(self, container: str, job: Job, folder: Path) -> str | None:
-        """Copy the ranks' files here, also after a failure; a line when that cannot be done."""
-        try:
-            copying.take_bundle(self._api, container, job.name, folder)
-        except (DockerException, OSError, copying.UnsafeCopy) as error:
-            return f"the ranks' files could not be copied back: {' '.join(str(error).split())}"
-        return None
 
     @contextmanager
     def _removed_afterwards(self, job: Job) -> Iterator[None]:
@@ -237,12 +236,6 @@ def _with_evidence(outcome: Outcome, line: str) -> Outcome:
         return outcome.model_copy(update={"status": "failed", "failure": Failure(kind="unknown", evidence=(line,))})
     failure = outcome.failure.model_copy(update={"evidence": (*outcome.failure.evidence, line)})
     return outcome.model_copy(update={"failure": failure})
-
-
-def _is_silence(error: Exception) -> bool:
-    """Whether nobody answered, rather than refused."""
-    silent = (DockerException, RequestException, ConnectionError, TimeoutError)
-    return isinstance(error, silent) and not isinstance(error, APIError)
 
 
 def _refused(job: Job, error: Exception, seconds: float) -> Outcome:
