@@ -117,7 +117,6 @@ images() {
 	image_lock upstream 3.9 2_28 --override $in/nemo.override $in/upstream.in
 	image_lock nemo 3.8 2_31 --override $in/nemo.override $in/nemo.in
 	image_lock uv 3.8 2_28 $in/uv.in
-	image_lock sbom 3.11 2_28 -c requirements/driver.lock $in/sbom.in
 }
 
 case $target in

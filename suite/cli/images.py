@@ -12,9 +12,9 @@ from suite.conduct.cluster.image_file import file_digest
 from suite.images.build import BuildChoices, BuildFailed, build_image, pin_for_compose
 from suite.images.check import check_image
 from suite.images.digests import ask, write
-from suite.images.inside import SBOM, copy_out
+from suite.images.inside import read_sbom
 from suite.images.project import Project
-from suite.images.show import build_view, print_answers, print_built, print_differences, print_failure, print_rows, rows
+from suite.images.show import print_answers, print_built, print_differences, print_rows, print_step, rows
 from suite.images.stack_file import beside, of_image, of_interpreter
 from suite.images.wheelhouse import fill_wheelhouse
 from suite.launch.docker.connection import connect
@@ -59,10 +59,10 @@ def build(
     choices = BuildChoices(base_image, cpu, without_trlx, offline, target, tag, no_cache, arguments)
     project, runtime = Project.of(checkout), connect()
     try:
-        with build_view(sys.stderr if as_json else sys.stdout) as on_step:
-            built = build_image(image.name, runtime.api, project, choices, on_step)
+        built = build_image(image.name, runtime.api, project, choices, lambda step: print_step(step, err=as_json))
     except BuildFailed as error:
-        print_failure(error.lines)
+        for line in error.lines[:-1]:
+            say(f"  {line}", err=True)
         return complain(str(error), RUN_FAILED)
     pinned = pin_for_compose(project, built)
     if as_json:
@@ -100,8 +100,11 @@ def lock(
     """
     chosen = [find_image(name) for name in names or ()]
     wanted = {image.base for image in chosen} or set(bases().values())
+    looked_up = {name: base for name, base in bases().items() if base in wanted and not base.made_here}
+    if not looked_up:
+        raise UsageError(f"the base of {', '.join(names or ())} is made here of Debian's packages; no registry has it")
     project, runtime = Project.of(checkout), connect()
-    answers = ask(runtime.api, {name: base for name, base in bases().items() if base in wanted})
+    answers = ask(runtime.api, looked_up)
     changed = write(answers, project.root) if update else []
     if as_json:
         told = [{**answer.model_dump(mode="json"), "verdict": answer.verdict} for answer in answers]
@@ -130,7 +133,7 @@ def check(
     project, runtime = Project.of(checkout), connect()
     found = check_image(runtime.api, known, tag, project)
     if sbom is not None:
-        sbom.write_bytes(copy_out(runtime.api, tag, SBOM))
+        sbom.write_bytes(read_sbom(runtime.api, tag))
     if as_json:
         print_json({"image": tag, "differences": [difference.model_dump(mode="json") for difference in found]})
     else:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import Any, TextIO
 
 from docker import APIClient
 from docker.errors import APIError, DockerException
@@ -19,8 +19,9 @@ from pydantic import Field
 from requests.exceptions import RequestException
 
 from suite.bundle.files import replace_atomically
+from suite.images.base import has_base, made_base, make_base
 from suite.images.project import Project, labelled_packages, normal, pins_of
-from suite.images.settle import name_leftovers, settle
+from suite.images.settle import settle
 from suite.spec.base import Frozen, UsageError
 from suite.spec.images import (
     BASE_DIGEST_LABEL,
@@ -36,8 +37,6 @@ from suite.spec.version import suite_version
 
 LAST_LINES = 15
 _STEP = re.compile(r"^Step (\d+)/(\d+) : (.*)", flags=re.DOTALL)
-_STAGE = re.compile(r"FROM \S+ AS (\S+)", flags=re.IGNORECASE)
-_MADE = re.compile(r"^ ---> ([0-9a-f]{12,})\n?$")
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -53,13 +52,6 @@ class Step:
         return f"[{self.number}/{self.of}] {self.instruction}"
 
 
-class Ended(NamedTuple):
-    """What a build made: its image, and the last image of each stage on the way, by the stage's name."""
-
-    image: str
-    stages: dict[str, str]
-
-
 class BuildFailed(Exception):
     """A build stopped: in which step, and the last lines of its output."""
 
@@ -70,12 +62,11 @@ class BuildFailed(Exception):
         super().__init__(f"{where} failed: {last}; all of its output is in {log}")
 
 
-def read_output(stream: Iterable[dict[str, Any]], log: TextIO, on_step: Callable[[Step], None], path: Path) -> Ended:
-    """Follow a build to its end. Raises BuildFailed when it stops before."""
+def read_output(stream: Iterable[dict[str, Any]], log: TextIO, on_step: Callable[[Step], None], path: Path) -> str:
+    """Follow a build to its end; the image's id. Raises BuildFailed when it stops before."""
     step: Step | None = None
     recent: deque[str] = deque(maxlen=LAST_LINES)
-    identity = stage = None
-    stages: dict[str, str] = {}
+    identity: str | None = None
     for message in stream:
         text = _COLOURS.sub("", str(message.get("stream", "")))
         log.write(text)
@@ -83,21 +74,16 @@ def read_output(stream: Iterable[dict[str, Any]], log: TextIO, on_step: Callable
         if begun:
             step = Step(int(begun[1]), int(begun[2]), " ".join(begun[3].replace("\\\n", " ").split()))
             recent.clear()
-            named = _STAGE.fullmatch(step.instruction)
-            stage = named[1] if named else stage
             on_step(step)
         elif not text.startswith((" --->", "Removed intermediate")):
             recent.extend(line for line in text.splitlines() if line.strip())
-        made = _MADE.match(text)
-        if made and stage:
-            stages[stage] = made[1]
         if "error" in message:
             log.write(message["error"] + "\n")
             raise BuildFailed(step, _error_lines(message["error"], recent), path)
         identity = (message.get("aux") or {}).get("ID") or identity
     if identity is None:
         raise BuildFailed(step, [*recent, "the container runtime ended the build without an image"], path)
-    return Ended(identity, stages)
+    return identity
 
 
 def _error_lines(error: str, recent: Iterable[str]) -> list[str]:
@@ -161,12 +147,16 @@ def build_image(
     labels, created = _labels(image, project, choices), project.committed() or USUAL_TIME
     log = project.root / "build" / "images" / f"{image.name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
-    begin = time.monotonic()
+    begin, arguments = time.monotonic(), _arguments(image, choices)
     try:
+        base = arguments["BASE_IMAGE"]
+        if image.base.made_here and not choices.base_image and not has_base(api, base):
+            on_step(Step(1, 1, f"{base} of Debian's packages"))
+            make_base(api, project, base)
         stream = api.build(
             path=str(project.root),
             dockerfile=image.dockerfile,
-            buildargs=_arguments(image, choices),
+            buildargs=arguments,
             labels=labels,
             tag=tag,
             target=choices.target,
@@ -178,10 +168,9 @@ def build_image(
         )
         # closing the stream ends the build on the runtime
         with closing(stream), log.open("w", encoding="utf-8") as file:
-            ended = read_output(stream, file, on_step, log)
-        settled = settle(api, ended.image, tag, created)
-        found = api.inspect_image(settled or ended.image)
-        name_leftovers(api, found["Id"], ended.stages, f"{image.repository}-cache")
+            identity = read_output(stream, file, on_step, log)
+        settled = settle(api, identity, tag, created)
+        found = api.inspect_image(settled or identity)
     except APIError as error:
         raise BuildFailed(None, [str(error.explanation or error)], log) from error
     except (DockerException, RequestException, OSError) as error:
@@ -220,7 +209,7 @@ def _arguments(image: Image, choices: BuildChoices) -> dict[str, str]:
         if image.stack is None or "trlx" not in image.sources:
             raise UsageError(f"--without-trlx is for the images trlx and trlx-upstream, not for {image.name}")
         stack = f"{stack}-deps"
-    chosen = {"BASE_IMAGE": choices.base_image or image.base.pinned}
+    chosen = {"BASE_IMAGE": choices.base_image or made_base(image, choices.arguments.get("APT_SNAPSHOT"))}
     if image.interpreter is None:
         chosen["STACK_PYTHON"] = image.python
     else:

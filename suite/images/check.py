@@ -38,21 +38,34 @@ def differences(
     """What is not as catalogue, locks and labels say; empty when all is."""
     variant = labels.get(VARIANT_LABEL)
     sources: Mapping[str, Source] = {} if variant is not None and variant.endswith("-deps") else image.sources
+    commits = {name: source.commit for name, source in sources.items()}
+    own = {label.removeprefix(COMMIT_LABEL): labels[label] for label in labels if label.startswith(COMMIT_LABEL)}
+    pins, packages = _pins(image, variant, project), {} if inside.stack is None else inside.stack.packages
+    declared = stack_versions_of(labels)
+    wanted = {name for name in labelled_packages(image) if name in sources or name not in image.sources}
     return [
         *_compared("suite version", version, inside.suite),
         *_compared(f"label {VERSION_LABEL}", inside.suite, labels.get(VERSION_LABEL)),
         *([Difference(where="user", expected="any but root", found="root")] if inside.user == 0 else []),
         *_variant(image, variant),
         *_environment("driver", inside.driver, DRIVER_PYTHON, pins_of(project.lock("driver.lock")), {}),
-        *_stack(image, variant, sources, inside.stack, project),
-        *_commits(sources, labels),
-        *_labels(image, sources, stack_versions_of(labels), inside.stack),
+        *_environment("stack", inside.stack, image.python, pins, commits, image.stack is not None),
+        # a package that is built on the way has no other trace of its commit
+        *_all_compared(f"label {COMMIT_LABEL}", commits, own),
+        *_all_compared(
+            f"label {STACK_LABEL}", {name: packages.get(normal(name)) for name in wanted | declared.keys()}, declared
+        ),
     ]
 
 
 def _compared(where: str, expected: str | None, found: str | None) -> Iterator[Difference]:
     if expected != found:
         yield Difference(where=where, expected=expected, found=found)
+
+
+def _all_compared(where: str, expected: Mapping[str, str | None], found: Mapping[str, str]) -> Iterator[Difference]:
+    for name in sorted(expected.keys() | found.keys()):
+        yield from _compared(f"{where}{name}", expected.get(name), found.get(name))
 
 
 def _variant(image: Image, variant: str | None) -> Iterator[Difference]:
@@ -62,15 +75,11 @@ def _variant(image: Image, variant: str | None) -> Iterator[Difference]:
         yield Difference(where=f"label {VARIANT_LABEL}", expected=expected, found=variant)
 
 
-def _stack(
-    image: Image, variant: str | None, sources: Mapping[str, Source], found: Environment | None, project: Project
-) -> Iterator[Difference]:
+def _pins(image: Image, variant: str | None, project: Project) -> dict[str, str]:
+    """Of the stack; none where the base brings it whole."""
     if variant is not None and variant == image.cpu_stack:
-        pins = pins_of(project.cpu_lock(image))
-    else:
-        pins = pins_of(project.lock(image.lock)) if image.lock else {}
-    commits = {name: source.commit for name, source in sources.items()}
-    yield from _environment("stack", found, image.python, pins, commits, complete=image.stack is not None)
+        return pins_of(project.cpu_lock(image))
+    return pins_of(project.lock(image.lock)) if image.lock else {}
 
 
 def _environment(
@@ -86,34 +95,16 @@ def _environment(
         yield Difference(where=f"{name}: interpreter", expected=f"Python {python}", found=None)
         return
     yield from _compared(f"{name}: Python", python, ".".join(found.python.split(".")[:2]))
-    for package, pin in pins.items():
-        if not _is_pinned(found.packages.get(package), pin):
-            yield Difference(where=f"{name}: {package}", expected=pin, found=found.packages.get(package))
+    held = {
+        package: _as_pinned(version, pins.get(package, ""))
+        for package, version in found.packages.items()
+        if package in pins or (complete and package not in commits)
+    }
+    yield from _all_compared(f"{name}: ", pins, held)
     for package, commit in found.commits.items():
         yield from _compared(f"{name}: commit of {package}", commits.get(package), commit)
-    if complete:
-        for package in sorted(found.packages.keys() - pins.keys() - commits.keys()):
-            yield Difference(where=f"{name}: {package}", expected=None, found=found.packages[package])
 
 
-def _commits(sources: Mapping[str, Source], labels: Mapping[str, str]) -> Iterator[Difference]:
-    """What comes from a repository is labelled with its commit; a package built on the way has no other trace of it."""
-    own = [label for label in labels if label.startswith(COMMIT_LABEL)]
-    declared = {label.removeprefix(COMMIT_LABEL): labels[label] for label in own}
-    for package in sorted(declared.keys() | sources.keys()):
-        known = sources[package].commit if package in sources else None
-        yield from _compared(f"label {COMMIT_LABEL}{package}", known, declared.get(package))
-
-
-def _is_pinned(found: str | None, pin: str) -> bool:
+def _as_pinned(version: str, pin: str) -> str:
     """The local version of a build (``+cpu``) counts only where the lock names one."""
-    return found is not None and (found if "+" in pin else found.partition("+")[0]) == pin
-
-
-def _labels(
-    image: Image, sources: Mapping[str, Source], declared: Mapping[str, str], found: Environment | None
-) -> Iterator[Difference]:
-    packages = {} if found is None else found.packages
-    wanted = {name for name in labelled_packages(image) if name in sources or name not in image.sources}
-    for package in sorted(wanted | declared.keys()):
-        yield from _compared(f"label {STACK_LABEL}{package}", packages.get(normal(package)), declared.get(package))
+    return version if "+" in pin else version.partition("+")[0]

@@ -59,15 +59,11 @@ def write(answers: list[Answer], root: Path) -> list[Path]:
         after = before
         for answer in answers:
             if answer.verdict in ("new", "differs"):
-                after = _with_digest(after, answer.reference, str(answer.found))
+                name, digest = re.escape(answer.reference), answer.found
+                after = re.sub(rf"(reference: {name}\n\s+digest: ).*", rf"\g<1>{digest}", after)
+                after = re.sub(rf"(ARG BASE_IMAGE={name})(@\S+)?\n", rf"\g<1>@{digest}\n", after)
+                after = re.sub(rf'(BASE_IMAGE: "{name})(@[^"]+)?"', rf'\g<1>@{digest}"', after)
         if after != before:
             path.write_text(after, encoding="utf-8")
             changed.append(path)
     return changed
-
-
-def _with_digest(text: str, reference: str, digest: str) -> str:
-    name = re.escape(reference)
-    text = re.sub(rf"(reference: {name}\n\s+digest: ).*", rf"\g<1>{digest}", text)
-    text = re.sub(rf"(ARG BASE_IMAGE={name})(@\S+)?\n", rf"\g<1>@{digest}\n", text)
-    return re.sub(rf'(BASE_IMAGE: "{name})(@[^"]+)?"', rf'\g<1>@{digest}"', text)

@@ -1,13 +1,11 @@
 """Asking an image what it holds: a short container without network and with a read-only root."""
 
-import io
-import tarfile
 from typing import TYPE_CHECKING
 
 from pydantic import Field, ValidationError
 
-from suite.launch.docker.conclude import essence, runtime_failure
-from suite.launch.docker.session import ask, bounded, short_container
+from suite.launch.docker.conclude import essence, told
+from suite.launch.docker.session import ask
 from suite.spec.base import Frozen, UsageError
 
 if TYPE_CHECKING:
@@ -47,7 +45,7 @@ print(json.dumps({"user": os.getuid(), "suite": suite_version(), "driver": drive
 class Environment(Frozen):
     """What one interpreter of an image finds."""
 
-    python: str
+    python: str = Field(description="its version")
     packages: dict[str, str] = Field(description="normal name -> version")
     commits: dict[str, str] = Field(description="normal name -> commit, of what was installed from a repository")
 
@@ -62,45 +60,26 @@ class Inside(Frozen):
 
 
 def look_inside(api: "APIClient", image: str) -> Inside:
-    """Run a short container of the image. Raises UsageError where it gives no answer."""
+    """What both interpreters of an image find. Raises UsageError where it gives no answer."""
+    answer = _answer(api, image, "/opt/suite/bin/python", "-c", _ASK, LOOK)
+    try:
+        return Inside.model_validate_json(answer)
+    except ValidationError as error:
+        raise UsageError(f"{image} cannot be run: {essence(str(error))}") from error
+
+
+def read_sbom(api: "APIClient", image: str) -> bytes:
+    """The list of components that an image carries. Raises UsageError when it has none."""
+    return _answer(api, image, "cat", SBOM)
+
+
+def _answer(api: "APIClient", image: str, *command: str) -> bytes:
     from docker.errors import APIError, ImageNotFound
     from requests.exceptions import RequestException
 
     try:
-        return Inside.model_validate_json(ask(api, image, ("/opt/suite/bin/python", "-c", _ASK, LOOK)))
+        return ask(api, image, command)
     except ImageNotFound as error:
-        raise UsageError(_not_there(image)) from error
-    except (APIError, RequestException, ValidationError) as error:
-        raise UsageError(f"{image} cannot be run: {_reason(error)}") from error
-
-
-def copy_out(api: "APIClient", image: str, path: str) -> bytes:
-    """A file of the image. Raises UsageError when it has no such file."""
-    from docker.errors import ImageNotFound, NotFound
-
-    try:
-        with short_container(api, image, ["none"]) as container:
-            stream, _ = api.get_archive(container, path)
-            with tarfile.open(fileobj=io.BytesIO(bounded(stream, f"{path} of {image}"))) as archive:
-                first = archive.next()
-                member = archive.extractfile(first) if first is not None and first.isreg() else None
-                if member is None:
-                    raise UsageError(f"{path} of {image} is not a regular file")
-                return member.read()
-    except ImageNotFound as error:
-        raise UsageError(_not_there(image)) from error
-    except NotFound as error:
-        raise UsageError(f"{image} has no {path}") from error
-    except tarfile.TarError as error:
-        raise UsageError(f"{path} of {image} cannot be read: {error}") from error
-
-
-def _not_there(image: str) -> str:
-    return f"there is no image {image} on this runtime; build it: suite images build"
-
-
-def _reason(error: Exception) -> str:
-    """One line: the runtime's own words, and what to do where they are known."""
-    words = str(getattr(error, "explanation", None) or error)
-    known = runtime_failure(words)
-    return "; ".join(known.evidence) if known else essence(words)
+        raise UsageError(f"there is no image {image} on this runtime; build it: suite images build") from error
+    except (APIError, RequestException) as error:
+        raise UsageError(f"{image} cannot be run: {told(error)}") from error

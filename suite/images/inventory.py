@@ -1,4 +1,4 @@
-"""What an image is made of, as a CycloneDX list. Runs inside an image build, in an environment of its own.
+"""What an image is made of, as a CycloneDX list. Runs inside an image build, by the driver's interpreter alone.
 
 Listed are both Python environments, the interpreters, and the packages of the operating system. The text depends on the
 image's content alone: no time, and a serial number made from the components.
@@ -9,18 +9,11 @@ import re
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
 from typing import Any
-
-from cyclonedx.contrib.license.factories import LicenseFactory
-from cyclonedx.model import Property
-from cyclonedx.model.bom import Bom
-from cyclonedx.model.component import Component, ComponentType
-from cyclonedx.model.license import DisjunctiveLicense, License
-from cyclonedx.output.json import JsonV1Dot6
-from packageurl import PackageURL
+from urllib.parse import quote
 
 #: environment -> its interpreter
 ENVIRONMENTS = {"driver": "/opt/suite/bin/python", "stack": "/opt/stack/bin/python"}
@@ -28,6 +21,8 @@ ENVIRONMENTS = {"driver": "/opt/suite/bin/python", "stack": "/opt/stack/bin/pyth
 FOLDERS = (Path("/opt"), Path("/usr/local"))
 LONGEST_LICENSE_NAME = 80
 _ASK = "import json, platform, sys; print(json.dumps([platform.python_version(), sys.path[1:]]))"
+#: as CycloneDX 1.6 has it
+Component = dict[str, Any]
 
 
 def inventory(
@@ -35,18 +30,23 @@ def inventory(
 ) -> str:
     """The list as JSON. ``environments``: name -> interpreter; ``status``: dpkg's database, left out when missing;
     ``folders``: below which whatever else is a distribution is listed too, such as what an interpreter brings."""
-    bom = Bom()
-    bom.metadata.component = Component(name="suite", type=ComponentType.CONTAINER, bom_ref="image")
     found = {name: _paths(python) for name, python in environments.items()}
     components = [one for name, (version, paths) in found.items() for one in _environment(name, version, paths)]
     components += _bundled(folders, {path for _, paths in found.values() for path in paths})
     components += _system(status)
-    bom.components.update(components)
-    references = sorted(str(one.bom_ref.value) for one in components)
-    bom.serial_number = uuid.uuid5(uuid.NAMESPACE_URL, "\n".join(references))
-    bom.register_dependency(bom.metadata.component, components)
-    listed = json.loads(JsonV1Dot6(bom).output_as_string())
-    del listed["metadata"]["timestamp"]
+    components.sort(key=lambda one: one["bom-ref"])
+    references = [one["bom-ref"] for one in components]
+    serial = uuid.uuid5(uuid.NAMESPACE_URL, "\n".join(references))
+    listed = {
+        "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "version": 1,
+        "serialNumber": f"urn:uuid:{serial}",
+        "metadata": {"component": {"type": "container", "name": "suite", "bom-ref": "image"}},
+        "components": components,
+        "dependencies": [{"ref": "image", "dependsOn": references}],
+    }
     return json.dumps(listed, indent=1, sort_keys=True) + "\n"
 
 
@@ -58,13 +58,13 @@ def _paths(python: str) -> tuple[str, list[str]]:
 
 def _environment(name: str, version: str, paths: list[str]) -> Iterator[Component]:
     """The interpreter and every distribution that it finds."""
-    yield _component(name, PackageURL("generic", name="cpython", version=version), ComponentType.PLATFORM)
+    yield _component(name, "generic", "cpython", version, kind="platform")
     seen = set()
     for distribution in distributions(path=paths):
-        url = _python_url(distribution)
-        if url.name not in seen:
-            seen.add(url.name)
-            yield _component(name, url, licenses=_licenses(distribution))
+        component = _python(name, distribution)
+        if component["name"] not in seen:
+            seen.add(component["name"])
+            yield component
 
 
 def _bundled(folders: Sequence[Path], known: set[str]) -> Iterator[Component]:
@@ -75,29 +75,27 @@ def _bundled(folders: Sequence[Path], known: set[str]) -> Iterator[Component]:
     for distribution in distributions(path=sorted(places - {str(Path(path).resolve()) for path in known})):
         if not distribution.metadata["Name"]:
             continue
-        url = _python_url(distribution)
-        if url.to_string() not in seen:
-            seen.add(url.to_string())
-            yield _component("bundled", url, licenses=_licenses(distribution))
+        component = _python("bundled", distribution)
+        if component["purl"] not in seen:
+            seen.add(component["purl"])
+            yield component
 
 
-def _python_url(distribution: Distribution) -> PackageURL:
-    """Package URL of a distribution; one installed from a repository names its commit."""
+def _python(environment: str, distribution: Distribution) -> Component:
+    """A distribution with the licence that it declares, when that is an expression or a name and not a whole text; one
+    installed from a repository names its commit."""
     name = re.sub(r"[-_.]+", "-", distribution.metadata["Name"]).lower()
     origin = json.loads(distribution.read_text("direct_url.json") or "{}")
     commit = origin.get("vcs_info", {}).get("commit_id")
     qualifiers = {"vcs_url": f"git+{origin['url']}@{commit}"} if commit else {}
-    return PackageURL("pypi", name=name, version=distribution.version, qualifiers=qualifiers)
-
-
-def _licenses(distribution: Distribution) -> Iterator[License]:
-    """What the package itself declares, when that is an expression or a name and not a whole text."""
+    component = _component(environment, "pypi", name, distribution.version, **qualifiers)
     declared = distribution.metadata.json
-    expression, name = declared.get("license_expression"), declared.get("license")
+    expression, licence = declared.get("license_expression"), declared.get("license")
     if isinstance(expression, str):
-        yield LicenseFactory().make_from_string(expression)
-    elif isinstance(name, str) and name and "\n" not in name and len(name) <= LONGEST_LICENSE_NAME:
-        yield DisjunctiveLicense(name=name)
+        component["licenses"] = [{"expression": expression}]
+    elif isinstance(licence, str) and licence and "\n" not in licence and len(licence) <= LONGEST_LICENSE_NAME:
+        component["licenses"] = [{"license": {"name": licence}}]
+    return component
 
 
 def _system(status: Path) -> Iterator[Component]:
@@ -105,36 +103,28 @@ def _system(status: Path) -> Iterator[Component]:
     if not status.is_file():
         return
     release = dict(re.findall(r'^(\w+)="?([^"\n]*)"?$', Path("/etc/os-release").read_text(), flags=re.MULTILINE))
+    place, distro = f"deb/{release.get('ID', 'debian')}", f"{release.get('ID')}-{release.get('VERSION_ID')}"
     for entry in status.read_text(encoding="utf-8").split("\n\n"):
-        fields: dict[str, Any] = dict(re.findall(r"^([\w-]+): (.*)$", entry, flags=re.MULTILINE))
+        fields: dict[str, str] = dict(re.findall(r"^([\w-]+): (.*)$", entry, flags=re.MULTILINE))
         if fields.get("Status", "").endswith(" installed"):
-            yield _component(
-                "system",
-                PackageURL(
-                    "deb",
-                    release.get("ID", "debian"),
-                    fields["Package"],
-                    fields["Version"],
-                    {"arch": fields["Architecture"], "distro": f"{release.get('ID')}-{release.get('VERSION_ID')}"},
-                ),
-            )
+            name, version, arch = fields["Package"], fields["Version"], fields["Architecture"]
+            yield _component("system", place, name, version, arch=arch, distro=distro)
 
 
 def _component(
-    environment: str,
-    url: PackageURL,
-    kind: ComponentType = ComponentType.LIBRARY,
-    licenses: Iterable[License] = (),
+    environment: str, place: str, name: str, version: str, kind: str = "library", **qualifiers: str
 ) -> Component:
-    return Component(
-        name=url.name,
-        version=url.version,
-        type=kind,
-        purl=url,
-        bom_ref=f"{environment}/{url.to_string()}",
-        licenses=licenses,
-        properties=[Property(name="suite:environment", value=environment)],
-    )
+    url = f"pkg:{place}/{quote(name)}@{quote(version, safe=':')}"
+    if qualifiers:
+        url += "?" + "&".join(f"{key}={quote(value, safe=':/')}" for key, value in sorted(qualifiers.items()))
+    return {
+        "type": kind,
+        "name": name,
+        "version": version,
+        "purl": url,
+        "bom-ref": f"{environment}/{url}",
+        "properties": [{"name": "suite:environment", "value": environment}],
+    }
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""An image without the traces of its build: one commit and the same inputs give one id. And no untagged leftovers.
+"""An image without the traces of its build: one commit and the same inputs give one id.
 
 The classic builder writes times, and names of its own containers, into an image's configuration. Its layers are the
 same each time, if the Dockerfile sees to that; over these layers a configuration without such traces is loaded, which
@@ -87,35 +87,3 @@ def _archive(configuration: bytes, tag: str, layers: int) -> bytes:
             entry.size = len(data)
             tar.addfile(entry, io.BytesIO(data))
     return archive.getvalue()
-
-
-def name_leftovers(api: APIClient, image: str, stages: Mapping[str, str], cache: str) -> None:
-    """Leave no untagged image of a build: stages are kept for the next one as ``cache:STAGE``, and those that hold
-    nothing beyond ``image`` are removed. What cannot be removed stays; images of others are not touched.
-    """
-    with suppress(DockerException, RequestException):
-        whole = _layers(api.inspect_image(image))
-        former = _ids(api, cache)
-        leftover = set(api.images(quiet=True, filters={"dangling": True}))
-        for stage, identity in stages.items():
-            found = api.inspect_image(identity)
-            if found["Id"] not in leftover:
-                continue
-            layers = _layers(found)
-            if layers == whole[: len(layers)]:
-                _remove(api, found["Id"])
-            else:
-                api.tag(found["Id"], cache, stage)
-        for identity in former - _ids(api, cache):
-            _remove(api, identity)
-
-
-def _ids(api: APIClient, repository: str) -> set[str]:
-    return set(api.images(name=repository, quiet=True))
-
-
-def _remove(api: APIClient, identity: str) -> None:
-    """Unless something stands on it, or it has a name."""
-    with suppress(DockerException):
-        if not api.inspect_image(identity).get("RepoTags"):
-            api.remove_image(identity)

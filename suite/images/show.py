@@ -1,22 +1,18 @@
 """What the commands around images print, and what of the catalogue the runtime holds."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from textwrap import shorten
-from typing import TextIO
 
 from docker import APIClient
 from pydantic import Field
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from suite.images.build import Built, Step
 from suite.images.check import Difference
 from suite.images.digests import Answer
 from suite.spec.base import Frozen
 from suite.spec.images import IMAGE_LABEL, REVISION_LABEL, VARIANT_LABEL, VERSION_LABEL, Image, find_image
-from suite.spec.terminal import plain, say
+from suite.spec.terminal import say
 
 
 class Present(Frozen):
@@ -62,7 +58,7 @@ def _present(api: APIClient, image: Image) -> tuple[Present, ...]:
     )
 
 
-PIPE_COLUMNS = 120
+STEP_COLUMNS = 120
 SHORT_ID = len("sha256:") + 12
 _VERDICTS = {
     "same": "as locked",
@@ -72,18 +68,9 @@ _VERDICTS = {
 }
 
 
-@contextmanager
-def build_view(stream: TextIO) -> Iterator[Callable[[Step], None]]:
-    """A bar over the steps on a terminal, a line for each step elsewhere."""
-    if not stream.isatty():
-        yield lambda step: print(plain(shorten(str(step), PIPE_COLUMNS)), file=stream, flush=True)
-        return
-    columns = (MofNCompleteColumn(), BarColumn(bar_width=20), TimeElapsedColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, console=Console(file=stream), transient=True) as progress:
-        task = progress.add_task("sending the context", total=None)
-        yield lambda step: progress.update(
-            task, completed=step.number - 1, total=step.of, description=plain(step.instruction[:80]).replace("[", r"\[")
-        )
+def print_step(step: Step, err: bool) -> None:
+    """One instruction of the Dockerfile as it begins."""
+    say(shorten(str(step), STEP_COLUMNS), err=err)
 
 
 def print_rows(rows: Sequence[Row], why_no_engine: str | None) -> None:
@@ -92,7 +79,9 @@ def print_rows(rows: Sequence[Row], why_no_engine: str | None) -> None:
         image = row.image
         say(f"{image.name:<14} {image.summary}")
         say(f"{'':14} base     {image.base.reference}")
-        say(f"{'':14} digest   {image.base.digest or 'not pinned by digest: none is known; `suite images lock` asks'}")
+        unpinned = "not pinned by digest: none is known; `suite images lock` asks"
+        made = "none: it is made here, of Debian's packages of that day"
+        say(f"{'':14} digest   {image.base.digest or (made if image.base.made_here else unpinned)}")
         say(f"{'':14} backends {', '.join(image.backends) or 'none yet'}")
         for found in row.present or ():
             variant = ", CPU build" if found.variant == image.cpu_stack else ""
@@ -122,12 +111,6 @@ def print_built(built: Built, pinned: Path | None) -> None:
         say(f"run:   suite run --launcher docker --image {built.tag} --backend {backend} --size {size}")
     if pinned is not None:
         say(f"{pinned.name}: `docker compose run` takes this image, by its id")
-
-
-def print_failure(lines: Sequence[str]) -> None:
-    """The end of the failed step's output."""
-    for line in lines[:-1]:
-        say(f"  {line}", err=True)
 
 
 def print_differences(tag: str, found: Sequence[Difference]) -> None:

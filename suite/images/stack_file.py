@@ -4,7 +4,6 @@
 """
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -13,7 +12,7 @@ from pydantic import Field, ValidationError
 from suite.images.inside import LOOK, Environment, look_inside
 from suite.launch.probe import ASK_SECONDS, answer_of
 from suite.spec import foreign
-from suite.spec.base import Frozen, UsageError, printable
+from suite.spec.base import UsageError, printable
 from suite.spec.images import Digest
 
 if TYPE_CHECKING:
@@ -23,16 +22,13 @@ ENDING = ".stack.json"
 _MOST_BYTES = 4 << 20
 
 
-class StackFile(Frozen):
-    """The packages of an image's stack."""
+class StackFile(Environment):
+    """What an image's stack holds."""
 
     schema_: Literal["suite/image-stack/1"] = Field(default="suite/image-stack/1", alias="schema")
     image: str | None = Field(description="name of the image that was asked; null: what was asked is an interpreter")
     id: str | None = Field(description="that image's id on the container runtime")
     file: Digest | None = Field(description="the image file that it was written for; null: it may be of any")
-    python: str = Field(description="version of the stack's Python")
-    packages: Mapping[str, str] = Field(description="normal name -> version")
-    commits: Mapping[str, str] = Field(description="normal name -> commit, of what was installed from a repository")
 
     def text(self) -> str:
         """As it is written."""

@@ -18,7 +18,7 @@ from suite.spec.images import Image
 PYTHON = "3.11"
 #: Wheels for these C libraries run in every base of the catalogue that the CPU build is for.
 GLIBC = ("2_36", "2_35", "2_34", "2_31", "2_28", "2_27", "2_26", "2_24", "2_17", "2_12", "2_5")
-HASHED = ("driver", "uv", "sbom")
+HASHED = ("driver", "uv")
 #: packages of which indexes have the source alone
 SOURCES = ("deepspeed", "antlr4-python3-runtime", "transformers-stream-generator")
 

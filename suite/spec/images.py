@@ -27,7 +27,8 @@ class BaseImage(Frozen):
     """What an image is built from: a tag, and the digest that the tag is known to have had."""
 
     reference: str = Field(description="repository and tag")
-    digest: Digest | None = Field(description="digest of the tag; None: not known, so not pinned")
+    digest: Digest | None = Field(default=None, description="digest of the tag; None: not known, so not pinned")
+    made_here: bool = Field(default=False, description="of Debian's packages of the day that its tag ends with")
 
     @property
     def pinned(self) -> str:

@@ -9,6 +9,7 @@ from unittest.mock import Mock
 
 import pytest
 
+from suite.images.base import SCRIPT
 from suite.images.build import (
     LAST_LINES,
     BuildChoices,
@@ -51,7 +52,11 @@ def runtime_of(*lines: dict[str, Any]) -> Mock:
     def describe(image: str) -> dict[str, Any]:
         return {"Id": image, "Size": 7, "Config": {"Labels": runtime.build.call_args.kwargs["labels"]}}
 
-    runtime = Mock(**{"build.side_effect": answer, "inspect_image.side_effect": describe, "images.return_value": []})
+    def found(name: str = "", **rest: Any) -> list[str]:
+        return [] if rest or name in runtime.lacks else [name]
+
+    runtime = Mock(**{"build.side_effect": answer, "inspect_image.side_effect": describe, "images.side_effect": found})
+    runtime.lacks = ()
     return runtime
 
 
@@ -79,7 +84,6 @@ TAG = suite_version()
 BUILDS: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
     ("trlx-upstream", {"arguments": INDEX}, {"STACK": "upstream", "STACK_PYTHON": "3.9", **INDEX}),
     ("trlx-upstream", {"arguments": INDEX}, {"BASE_IMAGE": UPSTREAM.base.pinned, "OFFLINE": None}),
-    ("trlx-upstream", {"arguments": INDEX}, {BASE_DIGEST_LABEL: UPSTREAM.base.digest}),
     ("nemo", {}, {"STACK": None, BASE_DIGEST_LABEL: None}),
     ("nemo-rl", {}, {"dockerfile": "Dockerfile.published", "STACK": None, "INTERPRETER": NEMO_RL.interpreter}),
     ("trl", CPU, {"STACK": "cpu-trl", "suite.stack.torch": "2.13.0+cpu", "suite.stack.trl": "1.16.0"}),
@@ -121,6 +125,37 @@ class TestWhatIsAsked:
     def test_without_a_wheelhouse_the_way_to_one_is_told(self, tmp_path: Path, choices: dict) -> None:
         with pytest.raises(UsageError, match="suite images wheelhouse"):
             asked("engines", Project(tmp_path), **choices)
+
+
+class TestBase:
+    """How a base that the runtime lacks is made, by a script that stands for the real one."""
+
+    @pytest.fixture
+    def script(self, project: Project) -> Path:
+        path = project.root / SCRIPT
+        path.parent.mkdir(parents=True)
+        return path
+
+    def build(self, project: Project, **arguments: str) -> Mock:
+        runtime = runtime_of(*GOOD)
+        runtime.lacks = (find_image("engines").base.reference,)
+        build_image("engines", runtime, project, BuildChoices(arguments=arguments))
+        return runtime
+
+    @pytest.mark.parametrize(
+        ("arguments", "day", "made"),
+        [({}, "20261101T000000Z", "12-20261101T000000Z"), ({"APT_SNAPSHOT": ""}, "", "12-today")],
+    )
+    def test_it_is_made_of_a_days_packages_and_leaves_no_file(self, project, script, arguments, day, made):
+        script.write_text('echo "$1" > "$0.day"; touch "$2"')
+        archive, name, tag = self.build(project, **arguments).import_image_from_file.call_args.args
+        assert (name, tag) == ("suite-debian", made) and not Path(archive).exists()
+        assert script.with_name("base.sh.day").read_text() == f"{day}\n"
+
+    def test_why_it_cannot_be_made_is_one_line_with_another_way(self, project: Project, script: Path) -> None:
+        script.write_text("no-such-program")
+        with pytest.raises(UsageError, match=r"suite-debian:12-.*no-such-program: command not found; .*--base-image$"):
+            self.build(project)
 
 
 def read(*lines: dict[str, Any]) -> tuple[str, dict[str, str]]:

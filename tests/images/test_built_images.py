@@ -15,7 +15,7 @@ import pytest
 
 from suite.images.build import BuildChoices, BuildFailed, Built, build_image
 from suite.images.check import check_image
-from suite.images.inside import SBOM, copy_out
+from suite.images.inside import read_sbom
 from suite.images.project import Project, pins_of
 from suite.launch.docker.session import SESSION_LABEL, session_id
 from suite.launch.job import PYTHON, PYTHON_PATH
@@ -60,7 +60,7 @@ class TestWhatItHolds:
         from cyclonedx.schema import SchemaVersion
         from cyclonedx.validation.json import JsonStrictValidator
 
-        listed = copy_out(docker_api, engines_image.id, SBOM).decode()
+        listed = read_sbom(docker_api, engines_image.id).decode()
         assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(listed) is None
         components = json.loads(listed)["components"]
         python = [one for one in components if one["purl"].startswith("pkg:pypi/")]

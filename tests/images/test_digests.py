@@ -16,7 +16,7 @@ from tests.waiting import ended, logged, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 OLD, NEW = "sha256:" + "a" * 64, "sha256:" + "b" * 64
-NGC, DEBIAN, NEMO_RL = (bases()[name] for name in ("ngc-23.02", "debian-12", "nemo-rl-0.7.0"))
+NGC, NEMO_RL = (bases()[name] for name in ("ngc-23.02", "nemo-rl-0.7.0"))
 
 
 def answer(base: BaseImage, found: str | None) -> Answer:
@@ -51,10 +51,9 @@ def lines_changed(checkout: Path, name: str) -> list[str]:
     ("base", "files"),
     [
         (NGC, {"Dockerfile.nemo": "ARG BASE_IMAGE={}"}),
-        (DEBIAN, {"Dockerfile.deepspeed": "ARG BASE_IMAGE={}"}),
         (NEMO_RL, {"Dockerfile.published": "ARG BASE_IMAGE={}", "compose/build.yaml": 'BASE_IMAGE: "{}",'}),
     ],
-    ids=["a first digest", "another digest", "of Compose too"],
+    ids=["another digest", "of Compose too"],
 )
 def test_a_digest_is_written_into_the_catalogue_and_wherever_its_base_is_built_on(checkout, base, files):
     for digest in (NEW, OLD):
@@ -67,7 +66,7 @@ def test_a_digest_is_written_into_the_catalogue_and_wherever_its_base_is_built_o
 
 
 def test_nothing_is_written_where_nothing_was_learnt(checkout: Path) -> None:
-    assert write([answer(DEBIAN, DEBIAN.digest), answer(NGC, None)], checkout) == []
+    assert write([answer(NEMO_RL, NEMO_RL.digest), answer(NGC, None)], checkout) == []
 
 
 @pytest.fixture(scope="module")

@@ -56,7 +56,7 @@ def test_both_environments_and_the_system_are_listed_with_versions_and_addresses
     by_reference = {component["bom-ref"]: component for component in components}
     pydantic = by_reference[f"driver/pkg:pypi/pydantic@{version('pydantic')}"]
     assert pydantic["purl"] == f"pkg:pypi/pydantic@{version('pydantic')}"
-    assert pydantic["licenses"] == [{"license": {"id": "MIT"}}]
+    assert pydantic["licenses"] == [{"expression": "MIT"}]
     assert any(reference.startswith("stack/pkg:generic/cpython@3.") for reference in by_reference)
     (system,) = [component for component in components if component["purl"].startswith("pkg:deb/")]
     assert (system["name"], system["version"]) == ("bash", "5.2.15-2+b7")
@@ -81,9 +81,9 @@ def test_a_package_from_a_repository_names_its_commit(inventory: ModuleType, tmp
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: trlx\nVersion: 0.7.0\nLicense: MIT\n")
     origin = {"url": "https://git.example/trlx", "vcs_info": {"vcs": "git", "commit_id": "a" * 40}}
     (info / "direct_url.json").write_text(json.dumps(origin))
-    url = inventory._python_url(Distribution.at(info))
-    assert (url.name, url.version) == ("trlx", "0.7.0")
-    assert url.qualifiers == {"vcs_url": f"git+https://git.example/trlx@{'a' * 40}"}
+    found = inventory._python("stack", Distribution.at(info))
+    assert found["purl"] == f"pkg:pypi/trlx@0.7.0?vcs_url=git%2Bhttps://git.example/trlx%40{'a' * 40}"
+    assert (found["version"], found["licenses"]) == ("0.7.0", [{"license": {"name": "MIT"}}])
 
 
 def test_what_an_interpreter_brings_and_what_others_carry_is_listed_too(inventory: ModuleType, tmp_path: Path) -> None:

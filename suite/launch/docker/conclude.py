@@ -85,6 +85,13 @@ def runtime_failure(*lines: str) -> Failure | None:
     return None
 
 
+def told(error: Exception) -> str:
+    """One line: the runtime's own words, and what to do where they are known."""
+    words = str(getattr(error, "explanation", None) or error)
+    known = runtime_failure(words)
+    return "; ".join(known.evidence) if known else essence(words)
+
+
 def essence(text: str) -> str:
     """A container runtime's error in one line, without the names of the programs that handed it on."""
     return _HANDED_ON.sub("", " ".join(text.split())).removesuffix(": unknown")

@@ -53,7 +53,6 @@ class Runtime:
     runtimes: tuple[str, ...]
     cdi_folders: tuple[str, ...]
     cdi_devices: tuple[str, ...]
-    selinux: bool
 
 
 def connect(copy_back: bool = False) -> Runtime:
@@ -143,7 +142,6 @@ def _connected(api: APIClient, host: str, version: dict[str, Any], info: dict[st
         cdi_devices=tuple(
             str(one.get("ID")) for one in info.get("DiscoveredDevices") or () if one.get("Source") == "cdi"
         ),
-        selinux="name=selinux" in options,
     )
 
 
@@ -171,28 +169,14 @@ def open_tunnel(host: str) -> str:
     folder = Path(tempfile.mkdtemp(prefix="suite-ssh-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     socket = folder / "engine.sock"
-    process = _start(host, socket)
-    atexit.register(_end, process)
-    give_up = time.monotonic() + SSH_SECONDS
-    while not socket.exists():
-        if process.poll() is not None or time.monotonic() > give_up:
-            _end(process)
-            assert process.stderr is not None, "ssh is started with a pipe"
-            answer = " ".join(process.stderr.read().decode(errors="replace").split()) or "no answer"
-            raise UsageError(f"the container runtime at {host} cannot be reached by ssh: {answer}")
-        time.sleep(0.02)
-    return f"unix://{socket}"
-
-
-def _start(host: str, socket: Path) -> subprocess.Popen:
-    """ssh in a session of its own, so that Ctrl-C is not its end; it ends when we no longer hold its standard input."""
     address = urlsplit(host)
     options = ["-o", "BatchMode=yes", "-o", "ExitOnForwardFailure=yes", "-o", "ServerAliveInterval=15"]
     options += ["-L", f"{socket}:{address.path.rstrip('/') or RUNTIME_SOCKET}"]
     options += ["-l", address.username] if address.username else []
     options += ["-p", str(address.port)] if address.port else []
     try:
-        return subprocess.Popen(
+        # in a session of its own, so that Ctrl-C is not its end; it ends when nobody holds its standard input
+        process = subprocess.Popen(
             ["ssh", *options, "--", address.hostname or "", "cat"],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
@@ -203,13 +187,12 @@ def _start(host: str, socket: Path) -> subprocess.Popen:
         raise UsageError(
             f"the container runtime at {host} cannot be reached: no ssh program ({error.strerror})"
         ) from error
-
-
-def _end(process: subprocess.Popen) -> None:
-    if process.stdin is not None:
-        process.stdin.close()
-    process.terminate()
-    try:
-        process.wait(5)
-    except subprocess.TimeoutExpired:
-        process.kill()
+    atexit.register(process.terminate)
+    give_up = time.monotonic() + SSH_SECONDS
+    while not socket.exists():
+        if process.poll() is not None or time.monotonic() > give_up:
+            process.kill()
+            answer = " ".join(process.communicate()[1].decode(errors="replace").split()) or "no answer"
+            raise UsageError(f"the container runtime at {host} cannot be reached by ssh: {answer}")
+        time.sleep(0.02)
+    return f"unix://{socket}"

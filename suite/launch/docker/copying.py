@@ -4,9 +4,9 @@ import io
 import os
 import re
 import tarfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from docker import APIClient
 
@@ -51,7 +51,7 @@ def extract(pieces: Iterable[bytes], target: Path) -> None:
     """
     files, total = 0, 0
     try:
-        with tarfile.open(fileobj=io.BufferedReader(_Pieces(pieces)), mode="r|") as tar:
+        with tarfile.open(fileobj=_Pieces(pieces), mode="r|") as tar:
             for member in tar:
                 files, total = files + 1, total + max(member.size, 0)
                 if files > MOST_FILES or total > MOST_BYTES:
@@ -83,21 +83,10 @@ def _entry(name: str, owner: int, group: int, size: int = 0, is_folder: bool = F
 
 
 class _Pieces(io.RawIOBase):
-    """A stream of bytes as the file that tarfile reads."""
+    """A stream of bytes as the file that tarfile reads, which takes more bytes than it asked for."""
 
     def __init__(self, pieces: Iterable[bytes]) -> None:
-        self._pieces: Iterator[bytes] = iter(pieces)
-        self._held = b""
+        self._pieces = filter(None, pieces)
 
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        while not self._held:
-            piece = next(self._pieces, None)
-            if piece is None:
-                return 0
-            self._held = piece
-        size = min(len(buffer), len(self._held))
-        buffer[:size], self._held = self._held[:size], self._held[size:]
-        return size
+    def read(self, size: int = -1) -> bytes:
+        return next(self._pieces, b"")

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
+from suite.launch.docker.session import SECURITY
 from suite.launch.docker.settings import DockerSettings
 from suite.launch.job import RUNS, Job
 from suite.launch.node import node_arguments
@@ -20,7 +21,6 @@ class RuntimeRules(NamedTuple):
     access: Literal["nvidia", "cdi"] = "nvidia"
     remapped: bool = False  # the runtime gives users of a container other ids on the host
     volume: str | None = None  # name of the volume that takes the place of the job's mounts
-    selinux: bool = False  # the runtime labels containers, and neither the caller's folder nor the GPUs carry a label
 
 
 def container_document(job: Job, settings: DockerSettings, rules: RuntimeRules) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def container_document(job: Job, settings: DockerSettings, rules: RuntimeRules) 
             "ReadonlyRootfs": True,
             "Tmpfs": {"/tmp": "exec,mode=1777"},
             "CapDrop": ["ALL"],
-            "SecurityOpt": ["no-new-privileges", *(["label=disable"] if rules.selinux else [])],
+            "SecurityOpt": SECURITY,
             "UsernsMode": "host" if rules.remapped else "",
             "Ulimits": [{"Name": name, "Soft": value, "Hard": value} for name, value in sorted(limits.items())],
             "ShmSize": settings.shm_bytes,

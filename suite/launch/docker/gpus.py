@@ -4,15 +4,15 @@ import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from docker.errors import APIError
 
-from suite.launch.docker import session
-from suite.launch.docker.conclude import OTHER_IMAGE, essence, runtime_failure
+from suite.launch.docker.conclude import OTHER_IMAGE, essence, told
 from suite.launch.docker.connection import Runtime
 from suite.launch.docker.document import device_requests
 from suite.launch.docker.images import ImageFacts
+from suite.launch.docker.session import ask
 from suite.launch.docker.settings import DockerSettings, GpuAccess
 from suite.launch.job import PYTHON
 from suite.launch.probe import ASK_VERSIONS, LocalDevice, local_devices, mig_slice, named_gpus
@@ -21,10 +21,7 @@ from suite.spec.foreign import read_bytes
 
 CDI_KIND = "nvidia.com/gpu"
 LISTER = "nvidia-smi"
-#: of a GPU of which the runtime shows no more than its device
-UNNAMED = "NVIDIA GPU"
 _NO_LISTER = re.compile(rf"exec.*{LISTER}.*(not found|No such file|no such file)")
-_DEVICE_FILE = re.compile(r"nvidia(\d+)")
 _LISTED = re.compile(r"GPU (\d+): (.+) \(UUID: (\S+)\)")
 _KIND_LINE = re.compile(rf"[\"']?kind[\"']?\s*:\s*[\"']?{re.escape(CDI_KIND)}")
 
@@ -61,55 +58,23 @@ def usable_gpus(runtime: Runtime, settings: DockerSettings, image: str) -> tuple
 
 def _ask_container(runtime: Runtime, settings: DockerSettings, image: str) -> tuple[LocalDevice, ...]:
     """As the runtime gives them to a container of the image. Their memory is not listed this way."""
-    wanted = _requests(settings, access_of(runtime, settings.gpu_access))
+    access = access_of(runtime, settings.gpu_access)
+    ids, count = (("all",), None) if access == "cdi" else ((), -1)
+    wanted = device_requests(settings.gpu_ids or ids, None if settings.gpu_ids else count, access)
     try:
-        listed = ask(runtime, image, (LISTER, "-L"), DeviceRequests=wanted)
+        listed = ask(runtime.api, image, (LISTER, "-L"), DeviceRequests=wanted).decode(errors="replace")
     except APIError as error:
-        words = str(error.explanation or error)
-        if _NO_LISTER.search(words):
-            return _device_files(runtime, settings, image, wanted)
-        known = runtime_failure(words)
-        reason = "; ".join(known.evidence) if known else essence(words)
-        raise UsageError(f"the container runtime does not give {_asked(settings)} to a container: {reason}") from error
+        asked = f"GPU {','.join(settings.gpu_ids)}" if settings.gpu_ids else "any GPU"
+        if _NO_LISTER.search(str(error.explanation)):
+            raise UsageError(
+                f"a container that asked for {asked} has no {LISTER}: describe the GPUs again "
+                "(nvidia-ctk cdi generate), or ask by NVIDIA's hook (--gpu-access nvidia)"
+            ) from error
+        raise UsageError(f"the container runtime does not give {asked} to a container: {told(error)}") from error
     if settings.gpu_ids and all(name.startswith("MIG-") for name in settings.gpu_ids):
         return tuple(map(mig_slice, settings.gpu_ids))
     found = [match.groups() for match in map(_LISTED.match, listed.splitlines()) if match]
     return tuple(LocalDevice(index=int(index), uuid=uuid, name=name, memory_bytes=None) for index, name, uuid in found)
-
-
-def _device_files(
-    runtime: Runtime, settings: DockerSettings, image: str, wanted: Sequence[dict[str, Any]]
-) -> tuple[LocalDevice, ...]:
-    """As ``_ask_container``, where the runtime gives a container the devices alone, as CDI may: by index."""
-    try:
-        listed = ask(runtime, image, ("/bin/sh", "-c", "ls /dev"), DeviceRequests=wanted)
-    except APIError as error:
-        raise UsageError(
-            f"GPUs cannot be counted in a container: it has no {LISTER}, and {essence(str(error.explanation or error))}"
-        ) from error
-    numbers = sorted(int(match[1]) for match in map(_DEVICE_FILE.fullmatch, listed.split()) if match)
-    if not numbers:
-        raise UsageError(
-            f"a container that asked for {_asked(settings)} has neither {LISTER} nor /dev/nvidia0: describe the GPUs "
-            "again (nvidia-ctk cdi generate), or ask by NVIDIA's hook (--gpu-access nvidia)"
-        )
-    names = settings.gpu_ids or tuple(map(str, numbers))
-    return tuple(
-        LocalDevice(index=number, uuid=name, name=UNNAMED, memory_bytes=None)
-        for number, name in zip(numbers, names, strict=False)
-    )
-
-
-def _requests(settings: DockerSettings, access: Literal["nvidia", "cdi"]) -> Sequence[dict[str, Any]]:
-    if settings.gpu_ids:
-        return device_requests(settings.gpu_ids, None, access)
-    if access == "cdi":
-        return device_requests(("all",), None, access)
-    return device_requests((), -1, access)
-
-
-def _asked(settings: DockerSettings) -> str:
-    return f"GPU {','.join(settings.gpu_ids)}" if settings.gpu_ids else "any GPU"
 
 
 def _describes_gpus(file: Path) -> bool:
@@ -118,13 +83,6 @@ def _describes_gpus(file: Path) -> bool:
     except (OSError, UsageError):
         return False
     return _KIND_LINE.search(text) is not None
-
-
-def ask(runtime: Runtime, image: str, command: Sequence[str], **host: Any) -> str:
-    """See ``session.ask``."""
-    if runtime.selinux:
-        host["SecurityOpt"] = ["no-new-privileges", "label=disable"]
-    return session.ask(runtime.api, image, command, **host).decode(errors="replace")
 
 
 def image_versions(
@@ -138,7 +96,7 @@ def image_versions(
     if all(package in image.stack for package in packages) and python == PYTHON:
         return {package: image.stack[package] for package in (*packages, *optional) if package in image.stack}
     try:
-        found = json.loads(ask(runtime, image.id, (python, "-c", ASK_VERSIONS, *packages, *optional)))
+        found = json.loads(ask(runtime.api, image.id, (python, "-c", ASK_VERSIONS, *packages, *optional)))
     except APIError as error:
         why = essence(str(error.explanation or error))
         raise UsageError(f"{image.reference} cannot tell the versions of its stack: {why}; {OTHER_IMAGE}") from error

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from docker.auth import INDEX_NAME, resolve_repository_name
 from docker.errors import APIError, DockerException, ImageNotFound
 from docker.utils import parse_repository_tag
 from pydantic import Field
@@ -14,8 +15,6 @@ from suite.spec.images import IMAGE_LABEL, REVISION_LABEL, VERSION_LABEL, images
 from suite.spec.version import suite_version
 
 OnProgress = Callable[[str], None]
-#: what the name of a repository may begin with and mean the same without; an image of Podman's own is on localhost
-_UNSAID = ("docker.io/", "index.docker.io/", "library/", "localhost/")
 
 
 class ImageFacts(Frozen):
@@ -73,13 +72,9 @@ def digest_in(reference: str, digests: Iterable[str]) -> str | None:
 
 
 def _repository(name: str) -> str:
-    """Of a reference or a digest, as runtimes shorten it."""
-    path = name.partition("@")[0]
-    folder, slash, last = path.rpartition("/")
-    whole = f"{folder}{slash}{last.partition(':')[0]}"
-    for known in _UNSAID:
-        whole = whole.removeprefix(known)
-    return whole
+    """Of a reference or a digest, as runtimes shorten it; an image of Podman's own is on localhost."""
+    registry, path = resolve_repository_name(parse_repository_tag(name.partition("@")[0])[0])
+    return path.removeprefix("library/") if registry in (INDEX_NAME, "localhost") else f"{registry}/{path}"
 
 
 def _missing(reference: str, pull: Pull) -> str:

@@ -5,7 +5,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -46,8 +46,6 @@ class DockerLauncher:
     stops: Stops = stop_requests
     devices: tuple[str, ...] | None = None  # GPUs, exactly these; None: as the settings say
     runs_at_once: int = 1
-    #: labels of runs that are over and of which something is left
-    unremoved: list[dict[str, str]] = field(default_factory=list)
     name = "docker"
 
     def beside(
@@ -122,7 +120,9 @@ class DockerLauncher:
                     copying.put_bundle(self._api, container, job.name, folder, document["User"])
                 return self._watch(container, job, folder, on_event, requests)
             except (DockerException, OSError) as error:
-                if _is_silence(error):
+                # nobody answered, rather than refused
+                silent = (DockerException, RequestException, ConnectionError, TimeoutError)
+                if isinstance(error, silent) and not isinstance(error, APIError):
                     raise self._away(error) from error
                 return _refused(job, error, time.monotonic() - began)
 
@@ -149,7 +149,6 @@ class DockerLauncher:
             access=access_of(self.runtime, self.settings.gpu_access),
             remapped=facts.remapped,
             volume=_container_name(job) if self._copies else None,
-            selinux=self.runtime.selinux,
         )
 
     def _patiently(self, call: Callable[[], Answer]) -> Answer:
@@ -185,8 +184,13 @@ class DockerLauncher:
         finally:
             watch.close()
         outcome = conclude(end)
-        problem = self._take_back(container, job, folder) if self._copies else None
-        return outcome if problem is None else _with_evidence(outcome, problem)
+        if self._copies:
+            try:
+                copying.take_bundle(self._api, container, job.name, folder)
+            except (DockerException, OSError, copying.UnsafeCopy) as error:
+                problem = f"the ranks' files could not be copied back: {' '.join(str(error).split())}"
+                return _with_evidence(outcome, problem)
+        return outcome
 
     def _state(self, container: str) -> dict[str, Any] | None:
         """What the runtime says of the container; None when it has it no longer, or stays away."""
@@ -203,34 +207,16 @@ class DockerLauncher:
             "again"
         )
 
-    def _take_back(self, container: str, job: Job, folder: Path) -> str | None:
-        """Copy the ranks' files here, also after a failure; a line when that cannot be done."""
-        try:
-            copying.take_bundle(self._api, container, job.name, folder)
-        except (DockerException, OSError, copying.UnsafeCopy) as error:
-            return f"the ranks' files could not be copied back: {' '.join(str(error).split())}"
-        return None
-
     @contextmanager
     def _removed_afterwards(self, job: Job) -> Iterator[None]:
-        """Nothing of the run is left on the runtime, however the block ends.
-
-        What cannot be removed in time is tried again after each further run, and by the next session.
-        """
+        """Nothing of the run is left on the runtime, however the block ends; what cannot be removed in time is by the
+        next session."""
         try:
             yield
         finally:
             give_up = time.monotonic() + self.patience.remove_seconds
-            while not self._is_removed(job.labels):
-                if time.monotonic() > give_up:
-                    self.unremoved.append(job.labels)
-                    break
+            while not self._is_removed(job.labels) and time.monotonic() < give_up:
                 time.sleep(RETRY_SECONDS)
-            else:
-                for labels in [*self.unremoved]:
-                    if self._is_removed(labels):
-                        with suppress(ValueError):  # by a run beside this one
-                            self.unremoved.remove(labels)
 
     def _is_removed(self, labels: dict[str, str]) -> bool:
         """Remove what a run has left; a runtime that has just come back fails to remove what it has not found again."""
@@ -250,12 +236,6 @@ def _with_evidence(outcome: Outcome, line: str) -> Outcome:
         return outcome.model_copy(update={"status": "failed", "failure": Failure(kind="unknown", evidence=(line,))})
     failure = outcome.failure.model_copy(update={"evidence": (*outcome.failure.evidence, line)})
     return outcome.model_copy(update={"failure": failure})
-
-
-def _is_silence(error: Exception) -> bool:
-    """Whether nobody answered, rather than refused."""
-    silent = (DockerException, RequestException, ConnectionError, TimeoutError)
-    return isinstance(error, silent) and not isinstance(error, APIError)
 
 
 def _refused(job: Job, error: Exception, seconds: float) -> Outcome:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from docker import APIClient
 
 ANSWER_SECONDS = 120
+#: under SELinux neither the caller's folder nor the GPUs carry a container's label
+SECURITY = ["no-new-privileges", "label=disable"]
 _MOST_BYTES = 64 << 20
 RUN_LABEL, PLAN_LABEL, SESSION_LABEL, DRIVER_LABEL = "suite.run", "suite.plan", "suite.session", "suite.driver"
 
@@ -76,10 +78,14 @@ def remove_labelled(api: APIClient, labels: dict[str, str]) -> bool:
     return not api.containers(all=True, filters=wanted) and not api.volumes(filters=wanted).get("Volumes")
 
 
-@contextmanager
-def short_container(api: APIClient, image: str, command: Sequence[str], **host: Any) -> Iterator[str]:
-    """A container that is asked something and removed, without network and rights; a session finds it should this
-    process die before. ``host``: fields of its HostConfig beside those."""
+def ask(api: APIClient, image: str, command: Sequence[str], **host: Any) -> bytes:
+    """Standard output of a command in a short container, without network and rights; a session finds it should this
+    process die before. ``host``: fields of its HostConfig beside those.
+
+    Raises DockerException, and UsageError where the command fails, does not end or prints too much.
+    """
+    from requests.exceptions import ConnectionError as NoAnswer
+
     body = {
         "Image": image,
         "Entrypoint": list(command),
@@ -89,7 +95,7 @@ def short_container(api: APIClient, image: str, command: Sequence[str], **host: 
         "Labels": {SESSION_LABEL: session_id(), DRIVER_LABEL: this_driver()},
         "HostConfig": {
             "CapDrop": ["ALL"],
-            "SecurityOpt": ["no-new-privileges"],
+            "SecurityOpt": SECURITY,
             "NetworkMode": "none",
             "ReadonlyRootfs": True,
             "Tmpfs": {"/tmp": ""},
@@ -98,37 +104,21 @@ def short_container(api: APIClient, image: str, command: Sequence[str], **host: 
     }
     container = api.create_container_from_config(body)["Id"]
     try:
-        yield container
+        api.start(container)
+        code = api.wait(container, timeout=ANSWER_SECONDS)["StatusCode"]
+        if code != 0:
+            error = api.logs(container, stdout=False, stderr=True, tail=3).decode(errors="replace")
+            raise UsageError(f"{command[0]} in {image} ended with exit code {code}: {' '.join(error.split())}")
+        data = bytearray()
+        for piece in api.logs(container, stdout=True, stderr=False, stream=True, follow=False):
+            data += piece
+            if len(data) > _MOST_BYTES:
+                raise UsageError(f"{command[0]} in {image} prints more than the {_MOST_BYTES} bytes that are read")
+        return bytes(data)
+    except NoAnswer as error:
+        raise UsageError(f"{command[0]} in {image} did not answer in {ANSWER_SECONDS} s") from error
     finally:
         remove_container(api, container)
-
-
-def ask(api: APIClient, image: str, command: Sequence[str], **host: Any) -> bytes:
-    """Standard output of a command in a short container. Raises DockerException, and UsageError where the command
-    fails, does not end or prints too much."""
-    from requests.exceptions import ConnectionError as NoAnswer
-
-    with short_container(api, image, command, **host) as container:
-        try:
-            api.start(container)
-            code = api.wait(container, timeout=ANSWER_SECONDS)["StatusCode"]
-            if code != 0:
-                error = api.logs(container, stdout=False, stderr=True, tail=3).decode(errors="replace")
-                raise UsageError(f"{command[0]} in {image} ended with exit code {code}: {' '.join(error.split())}")
-            said = api.logs(container, stdout=True, stderr=False, stream=True, follow=False)
-            return bounded(said, f"what {command[0]} in {image} prints")
-        except NoAnswer as error:
-            raise UsageError(f"{command[0]} in {image} did not answer in {ANSWER_SECONDS} s") from error
-
-
-def bounded(pieces: Iterable[bytes], name: str) -> bytes:
-    """All that an image gives, which may be anybody's. Raises UsageError where that is too much."""
-    data = bytearray()
-    for piece in pieces:
-        data += piece
-        if len(data) > _MOST_BYTES:
-            raise UsageError(f"{name} has more than the {_MOST_BYTES} bytes that are read")
-    return bytes(data)
 
 
 def remove_container(api: APIClient, container: str) -> None:

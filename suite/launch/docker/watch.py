@@ -4,7 +4,7 @@ import selectors
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -31,6 +31,7 @@ RETRY_SECONDS = 0.3
 
 
 Stream = Literal["stdout", "stderr"]
+Piece = tuple[Stream, bytes | None]
 
 
 class Output:
@@ -58,7 +59,7 @@ class Output:
     def attach(self) -> None:
         """Listen from now on. Raises what the runtime raises."""
         stream = self._api.attach(self._container, stdout=True, stderr=True, stream=True, demux=True)
-        self._follow([(stream, self._both)])
+        self._follow([(stream, _both(stream))])
 
     def resume(self) -> None:
         """Go on from the runtime's log. Raises what the runtime raises."""
@@ -66,7 +67,7 @@ class Output:
         for name in self._read:
             wanted = {"stdout": name == "stdout", "stderr": name == "stderr"}
             stream = self._api.logs(self._container, stream=True, follow=True, **wanted)
-            streams.append((stream, self._rest(name, self._read[name])))
+            streams.append((stream, _rest(name, stream, self._read[name])))
         self._follow(streams)
 
     def close(self) -> None:
@@ -76,18 +77,19 @@ class Output:
                 with suppress(OSError):  # the other side has closed it already
                     stream.close()
 
-    def _follow(self, streams: list[tuple[Any, Callable[[Any], None]]]) -> None:
+    def _follow(self, streams: list[tuple[Any, Iterator[Piece]]]) -> None:
         self._unfinished = len(streams)
-        for stream, take in streams:
+        for stream, pieces in streams:
             self._open.append(stream)
-            threading.Thread(target=self._drain, args=(stream, take), daemon=True).start()
+            threading.Thread(target=self._drain, args=(stream, pieces), daemon=True).start()
 
-    def _drain(self, stream: Any, take: Callable[[Any], None]) -> None:
-        try:
-            for piece in stream:
-                take(piece)
-        except (OSError, HTTPError, ValueError):
-            pass  # the connection is broken, or was closed under a read: in either case this stream has ended
+    def _drain(self, stream: Any, pieces: Iterator[Piece]) -> None:
+        # where the connection is broken, or was closed under a read, this stream has ended
+        with suppress(OSError, HTTPError, ValueError):
+            for name, data in pieces:
+                if data:
+                    self._read[name] += len(data)
+                    self._mailbox.post(partial(self._on_data, name, data))
         with self._lock:
             self._open.remove(stream)
             _let_go(stream)
@@ -96,27 +98,19 @@ class Output:
         if is_last:
             self._mailbox.post(self._on_end)
 
-    def _both(self, piece: tuple[bytes | None, bytes | None]) -> None:
-        for name, data in zip(self._read, piece, strict=True):
-            if data:
-                self._give(name, data)
 
-    def _rest(self, name: Stream, known: int) -> Callable[[bytes], None]:
-        """Takes the pieces of a stream from its beginning, and gives what lies behind the first ``known`` bytes."""
-        left = known
+def _both(stream: Iterable[tuple[bytes | None, bytes | None]]) -> Iterator[Piece]:
+    for output, errors in stream:
+        yield "stdout", output
+        yield "stderr", errors
 
-        def take(data: bytes) -> None:
-            nonlocal left
-            skipped = min(left, len(data))
-            left -= skipped
-            if skipped < len(data):
-                self._give(name, data[skipped:])
 
-        return take
-
-    def _give(self, name: Stream, data: bytes) -> None:
-        self._read[name] += len(data)
-        self._mailbox.post(lambda: self._on_data(name, data))
+def _rest(name: Stream, stream: Iterable[bytes], known: int) -> Iterator[Piece]:
+    """What comes after the first ``known`` bytes."""
+    for data in stream:
+        skipped = min(known, len(data))
+        known -= skipped
+        yield name, data[skipped:]
 
 
 def _let_go(stream: Any) -> None:

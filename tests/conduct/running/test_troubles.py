@@ -7,7 +7,7 @@ import select
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -140,23 +140,7 @@ def test_what_is_not_removed_at_first_is_soon(tmp_path: Path, monkeypatch: pytes
     launcher = launcher_without_runtime(remove_seconds=120.0)
     with launcher._removed_afterwards(make_job(make_folder(tmp_path), "")):
         pass
-    assert remove.call_count == 4 and launcher.unremoved == []
-
-
-def test_what_is_left_goes_after_a_further_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    refused: set[str] = {"first"}
-    monkeypatch.setattr(docker, "remove_labelled", lambda api, labels: labels["suite.run"] not in refused)
-    launcher = launcher_without_runtime(remove_seconds=0.0)
-    job = make_job(make_folder(tmp_path), "")
-    for run, left in (("first", ["first"]), ("second", ["first"])):
-        with launcher._removed_afterwards(job.model_copy(update={"labels": {"suite.run": run}})):
-            pass
-        assert [labels["suite.run"] for labels in launcher.unremoved] == left
-    refused.clear()
-    another = launcher.beside(nullcontext, 2, ())  # type: ignore[arg-type]
-    with another._removed_afterwards(job.model_copy(update={"labels": {"suite.run": "third"}})):
-        pass
-    assert launcher.unremoved == []
+    assert remove.call_count == 4
 
 
 def test_a_runtime_that_is_away_is_no_failure_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

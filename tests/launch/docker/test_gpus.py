@@ -20,7 +20,7 @@ def runtime(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A runtime on this host, whose driver shows two GPUs."""
     monkeypatch.setattr(gpus, "local_devices", lambda: HERE)
     facts = SimpleNamespace(remote=False)
-    return SimpleNamespace(facts=facts, cdi_devices=(), cdi_folders=(), runtimes=())
+    return SimpleNamespace(api=None, facts=facts, cdi_devices=(), cdi_folders=(), runtimes=())
 
 
 def usable(runtime: Any, **settings: Any) -> tuple[LocalDevice, ...]:
@@ -48,11 +48,11 @@ def test_a_runtime_elsewhere_lists_whole_gpus_and_leaves_slices_as_they_were_nam
 def answer(monkeypatch: pytest.MonkeyPatch, **answers: str | Exception) -> None:
     """What each program prints in a container, or why the runtime does not start it."""
 
-    def ask(runtime: Any, image: str, command: tuple[str, ...], **host: Any) -> str:
+    def ask(api: Any, image: str, command: tuple[str, ...], **host: Any) -> bytes:
         answer = answers[command[0].rpartition("/")[2].replace("-", "_")]
         if isinstance(answer, Exception):
             raise answer
-        return answer
+        return answer.encode()
 
     monkeypatch.setattr(gpus, "ask", ask)
 
@@ -61,21 +61,12 @@ NOT_FOUND = APIError("400", explanation='exec: "nvidia-smi": executable file not
 NO_DRIVER = APIError("500", explanation='could not select device driver "" with capabilities: [[gpu]]')
 
 
-def test_where_a_container_gets_the_devices_alone_they_are_counted_by_their_files(runtime, monkeypatch):
-    runtime.facts.remote = True
-    answer(monkeypatch, nvidia_smi=NOT_FOUND, sh="nvidia0\nnvidia1\nnvidiactl\nnvidia-uvm\ntty\n")
-    assert [(gpu.uuid, gpu.memory_bytes) for gpu in usable(runtime)] == [("0", None), ("1", None)]
-    answer(monkeypatch, nvidia_smi=NOT_FOUND, sh="nvidia0\n")
-    assert [gpu.uuid for gpu in usable(runtime, gpu_ids=("1",))] == ["1"]
-
-
 @pytest.mark.parametrize(
     ("settings", "answers", "words"),
     [
         ({"gpu_ids": ("7",)}, {"nvidia_smi": NO_DRIVER}, "GPU 7 "),
         ({}, {"nvidia_smi": NO_DRIVER}, "any GPU to"),
-        ({}, {"nvidia_smi": NOT_FOUND, "sh": "tty\nnvidiactl\n"}, "nvidia-smi"),
-        ({}, {"nvidia_smi": NOT_FOUND, "sh": APIError("400", explanation="no sh here")}, "nvidia-smi"),
+        ({}, {"nvidia_smi": NOT_FOUND}, "any GPU has no nvidia-smi: describe the GPUs again"),
     ],
 )
 def test_what_a_runtime_does_not_give_is_named_and_no_lack_of_the_suite(runtime, monkeypatch, settings, answers, words):

@@ -118,18 +118,18 @@ class TestWhichRuntimeIsMeant:
     @pytest.mark.parametrize(
         ("version", "options", "info", "expected"),
         [
-            ({}, ["name=seccomp,profile=builtin"], {}, ("Docker Engine", False, False, False)),
-            ({"Platform": {"Name": "CE"}}, ["name=rootless", "name=selinux"], {}, ("CE", True, False, True)),
-            ({}, ["name=userns"], {}, ("Docker Engine", False, True, False)),
-            (PODMAN, ["name=seccomp,profile=default"], {"Rootless": True}, ("Podman Engine", True, False, False)),
+            ({}, ["name=seccomp,profile=builtin"], {}, ("Docker Engine", False, False)),
+            ({"Platform": {"Name": "CE"}}, ["name=rootless"], {}, ("CE", True, False)),
+            ({}, ["name=userns"], {}, ("Docker Engine", False, True)),
+            (PODMAN, ["name=seccomp,profile=default"], {"Rootless": True}, ("Podman Engine", True, False)),
         ],
-        ids=["Docker", "rootless under SELinux", "other ids on the host", "rootless Podman"],
+        ids=["Docker", "rootless", "other ids on the host", "rootless Podman"],
     )
     def test_what_a_runtime_reports_of_itself(self, version: dict, options: list, info: dict, expected: tuple) -> None:
         told = {"SecurityOptions": options, **info}
         found = connection._connected(None, "unix:///x.sock", version, told, copy_back=False)
         facts = found.facts
-        assert (facts.name, facts.rootless, facts.remapped, found.selinux) == expected
+        assert (facts.name, facts.rootless, facts.remapped) == expected
 
     @pytest.mark.parametrize("host", ["tcp://lab:port", "ssh://lab:99999", "tcp://[::1"])
     def test_what_is_no_address_is_named(self, host: str, monkeypatch: pytest.MonkeyPatch) -> None:
