@@ -42,7 +42,6 @@ class TrlxTrainer(Trainer):
         self.trainable_parameters = self.total_parameters = 0
         with tempfile.TemporaryDirectory() as folder:
             self._trainer = self._build(folder)
-        check_ranks(self._trainer.accelerator, world)
         check_engine(self._trainer.model, engine_of(manifest), manifest["layout"]["zero_stage"])
         policy = self._models()[0]
         attention = getattr(policy.base_model.config, "_attn_implementation", "eager")
@@ -145,6 +144,13 @@ class TrlxTrainer(Trainer):
         responses = torch.empty(len(outputs), 0) if reward["kind"] == "constant" else drawn_model.as_tokens(outputs)
         return score_samples(reward, Samples.even(responses, 0), seed=0).tolist()
 
+    def check_accelerator(self, accelerator: Any) -> None:
+        """Raise ConfigError unless Accelerate runs the ranks, the device and the kind of engine that were asked for."""
+        check_ranks(accelerator, self._world)
+        name, kind = self._manifest["backend"]["name"], accelerator.distributed_type.value
+        if (kind == "DEEPSPEED") != uses_deepspeed(self._manifest):
+            raise ConfigError("{} was asked for, but Accelerate runs {}".format(name, kind))
+
     def _end_iteration(self) -> None:
         counts = self._state.tally.counts(self.trainable_parameters, self.total_parameters)
         self._state.clock.finish(counts, self._statistics(counts))
@@ -194,6 +200,7 @@ def _register(base: type, owner: TrlxTrainer) -> None:
             return next(models)()
 
         def setup_model(self) -> nn.Module:
+            owner.check_accelerator(self.accelerator)
             model = super().setup_model()
             owner.note_policy(model, self.accelerator.state.deepspeed_plugin)
             return model
