@@ -28,9 +28,9 @@ from typing import NamedTuple, TypeVar
 from suite.launch.job import Job, Mount
 from suite.launch.watching import GOES_ON, TURNS, WAITS, connected
 
-#: Seconds of an iteration below which what another row left in caches, 1 to 2 ms of its first one, may be seen in
-#: ratios, and of a turn of several, the first of which does not count (docs/results/checks.md, Turns).
-SHORT_ITERATION, SHORT_TURN = 0.07, 0.2
+#: Seconds of an iteration below which what another row left in caches, some 4 % of a first one of 0.04 s, may be seen
+#: in ratios (docs/results/checks.md, Turns), and of a turn of several, the first of which does not count.
+SHORT_ITERATION, SHORT_TURN = 0.05, 0.2
 #: Iterations of a turn that a byte tells.
 MOST_LENGTH = 255
 #: The round, counted from setting up, by which the first iteration, which is slower, has been followed by another.
