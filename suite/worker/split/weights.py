@@ -13,6 +13,7 @@ from suite.worker.engines.base import Engine
 from suite.worker.events import Progress
 from suite.worker.generation.base import Generator
 from suite.worker.partitioned import whole
+from suite.worker.rank import ConfigError
 from suite.worker.samples import Samples
 from suite.worker.split.link import Link
 from suite.worker.world import World
@@ -111,8 +112,22 @@ class OwnLoop(Generator):
         self._parameters = {name: each.detach() for name, each in engine.models[0].named_parameters()}
 
     def sync(self) -> None:
-        for _ in self._publications.take(lambda form: self._parameters[form[0]]):
-            pass
+        """Raises ConfigError where the training side does not hold what this one does."""
+        taken = 0
+        for name, tensor in self._publications.take(self._place):
+            taken += 1
+            if tensor is not self._parameters[name]:
+                self._parameters[name].copy_(tensor)
+        if taken != len(self._parameters):
+            raise ConfigError("{} of {} parameters were published".format(taken, len(self._parameters)))
+
+    def _place(self, form: Form) -> torch.Tensor:
+        name, shape, kind = form
+        held = self._parameters.get(name)
+        if held is None or list(held.shape) != shape:
+            raise ConfigError("the training side holds {} of shape {}, this side does not".format(name, shape))
+        dtype = getattr(torch, kind)
+        return held if held.dtype == dtype else torch.empty_like(held, dtype=dtype)
 
     def generate(self, prompts: Samples) -> Samples:
         samples = self._engine.generate(prompts)
