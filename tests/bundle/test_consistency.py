@@ -19,7 +19,7 @@ from tests.synthetic import LLAMA, facts_of, grpo_workload, make_bundle, synthet
 
 ONE, TWO, SMALL = (shipped(row) for row in ("deepspeed-3M-n1", "megatron-3M-n2", "deepspeed-1M-n2"))
 #: a repeat without time that the hypervisor took, after which little may be missing
-QUIET = shipped("deepspeed-3M-n1", 4)
+QUIET = shipped("deepspeed-3M-n1", 2)
 
 
 def names(path: Path, status: str = "inconsistent") -> set[str]:
