@@ -12,13 +12,13 @@ import torch.distributed as dist
 from suite.worker import events as events_module
 from suite.worker.events import EventLog, Progress
 from suite.worker.manifest import asked_iterations
-from suite.worker.rank import RankIdentity
+from suite.worker.rank import ConfigError, RankIdentity
 from suite.worker.split import generation as generation_module
 from suite.worker.split import link as link_module
 from suite.worker.split.generation import RolloutProducer, generation_manifest
 from suite.worker.split.link import Link
 from suite.worker.split.sides import find_side
-from suite.worker.split.weights import Publisher
+from suite.worker.split.weights import OwnLoop, Publications, Publisher
 from tests.worker.clock import Clock
 from tests.worker.tiny import tiny_body
 from tests.worker.trainers.runs import ALONE
@@ -158,3 +158,22 @@ def test_a_publication_adds_up_one_tensor_in_sixteen_and_sixteen_publications_al
     publisher = Publisher(tensors.named_parameters, mock.Mock(carries_tensors=False))
     added = [publisher.publish() for _ in range(16)]
     assert added == [256 * (2.0**number + 2.0 ** (number + 16)) for number in range(16)]
+
+
+@pytest.mark.parametrize("offered", [[], [["weight", [2, 3], "float32"]], [["other", [3, 2], "float32"]]])
+def test_a_publication_of_other_parameters_than_this_side_holds_is_refused(offered: list[Any]) -> None:
+    link, engine = mock.Mock(), mock.Mock(models=[torch.nn.Linear(2, 3, bias=False)])
+    link.wait.return_value = {"tensors": offered, "parameters": 6}
+    with pytest.raises(ConfigError, match=r"0 of 1 parameters|this side does not"):
+        OwnLoop(engine, Publications(link, Progress())).sync()
+
+
+def test_a_publication_in_another_type_is_converted() -> None:
+    link, engine = (
+        mock.Mock(broadcast=lambda sent: sent.fill_(2)),
+        mock.Mock(models=[torch.nn.Linear(2, 3, bias=False)]),
+    )
+    link.wait.return_value = {"tensors": [["weight", [3, 2], "bfloat16"]], "parameters": 6}
+    OwnLoop(engine, Publications(link, Progress())).sync()
+    (weight,) = engine.models[0].parameters()
+    assert weight.dtype == torch.float32 and (weight == 2).all()
