@@ -92,7 +92,7 @@ def turning_here(
     refused = turns_refused(launcher) if runs_at_once == 1 else "--parallel lets runs work at the same time"
     on_gpu = machine.device == "cuda"
     if on_gpu and asked is None:
-        refused = refused or "on several GPUs none were taken yet; --turns iterations has rows take them on any"
+        refused = refused or "none were taken on several GPUs yet; --turns iterations has rows take them"
     return Turning(
         asked=asked,
         length=length,
