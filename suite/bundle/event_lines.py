@@ -20,7 +20,7 @@ from suite.bundle.files import DamagedBundle, check_tree, parse_object
 from suite.spec.foreign import LINE_BYTES
 
 _DECODE = {writer: decoder_of(writer).decode for writer in FIELDS}
-_parse = msgspec.json.Decoder().decode
+_parse, _encode = msgspec.json.Decoder().decode, msgspec.json.Encoder().encode
 #: In a line with one of these, names are harder to count than ``_has_each_name_once`` does.
 _CAREFUL = (b"\\", b"\t", b"\r", b" :")
 
@@ -54,25 +54,16 @@ def _has_each_name_once(data: bytes, lines: Sequence[bytes]) -> bool:
     """Whether no object has a name twice, of which all but the last would be lost.
 
     Where there are no backslashes, and no spaces before colons, a name is followed by ``":`` at once, and nothing else
-    is: there are as many of these as the objects have names only if none was lost. Of lines with such characters
-    JSON's own parser tells. Raises DamagedBundle or ``msgspec.MsgspecError``.
+    is: there are as many of these in what was parsed, written again, as were read only if none was lost. Of lines with
+    such characters JSON's own parser tells. Raises DamagedBundle or ``msgspec.MsgspecError``.
     """
     careful = [mark for mark in _CAREFUL if mark in data]
     for line in lines:
         if any(mark in line for mark in careful):
             parse_object(line.decode(), "")
-        elif _names_in(_parse(line)) != line.count(b'":'):
+        elif _encode(_parse(line)).count(b'":') != line.count(b'":'):
             return False
     return True
-
-
-def _names_in(value: Any) -> int:
-    is_object = type(value) is dict
-    count = len(value) if is_object else 0
-    for part in value.values() if is_object else value:
-        if type(part) is dict or type(part) is list:
-            count += _names_in(part)
-    return count
 
 
 def _one_by_one(data: bytes, name: str, rank: int | None, notes: list[str]) -> Iterator[Event]:
