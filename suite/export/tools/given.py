@@ -36,6 +36,9 @@ def given(entries: Sequence[Entry], tags: Mapping[str, tuple[str, ...]]) -> Iter
         (row,) = rows_of(TABLES["runs"], [entry], tags)
         phases = rows_of(TABLES["phases"], [entry])
         number = seen[row["run"]] = seen.get(row["run"], 0) + 1
+        figures = {
+            name: float(row[name]) for name in row if name not in SETTINGS and isinstance(row[name], (int, float))
+        }
         yield Given(
             name=row["run"] if number == 1 else f"{row['run']}.{number}",
             row=row,
@@ -45,7 +48,7 @@ def given(entries: Sequence[Entry], tags: Mapping[str, tuple[str, ...]]) -> Iter
                 for name, value in row.items()
                 if _is_text(name, value)
             },
-            figures={**_figures(row), **{name: value for phase in phases for name, value in _of_phase(phase)}},
+            figures={**figures, **{name: value for phase in phases for name, value in _of_phase(phase)}},
             iterations=tuple(entry.record.iterations.seconds),
         )
 
@@ -54,18 +57,11 @@ def _is_text(name: str, value: Any) -> bool:
     return name not in SETTINGS and name not in _NOT_STATED and isinstance(value, (str, list)) and bool(value)
 
 
-def _figures(row: Row) -> dict[str, float]:
-    return {
-        name: float(value) for name, value in row.items() if name not in SETTINGS and isinstance(value, (int, float))
-    }
-
-
 def _of_phase(row: Row) -> Iterator[tuple[str, float]]:
     table = TABLES["phases"]
-    own = [one.name for one in table.columns if one.name not in table.keys and one.kind in ("number", "integer")]
-    for name in own:
-        if row[name] is not None:
-            yield f"phase/{row['phase']}/{name}", float(row[name])
+    for one in table.columns:
+        if one.name not in table.keys and one.kind in ("number", "integer") and row[one.name] is not None:
+            yield f"phase/{row['phase']}/{one.name}", float(row[one.name])
 
 
 @contextmanager
