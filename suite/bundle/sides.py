@@ -5,15 +5,18 @@ old the samples of each were, and how long each role of the devices worked in it
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
+
+import numpy as np
 
 from suite.bundle.event_fields import Iteration, Period, Phase
 from suite.bundle.events import Events
 from suite.bundle.findings import Finding, one_of
 from suite.bundle.overlap_model import Overlap, OverlapRole, OverlapSide
 from suite.bundle.peaks import side_peaks
+from suite.bundle.rank_times import Array
 from suite.bundle.timeline import Timeline
 from suite.spec.manifest import Manifest
 
@@ -209,11 +212,9 @@ def overlap(events: Events, timeline: Timeline, manifest: Manifest) -> Overlap |
     if manifest.layout.placement != "split":
         return None
     training, generating = training_side(events, manifest), generation_side(events, manifest)
-    completed = [
-        {event.iteration for event in generating.of(rank, Iteration)}
-        for rank in range(manifest.layout.training_ranks, manifest.layout.ranks)
-    ]
-    both = [index for index in timeline.counted if all(index in done for done in completed)]
+    ranks = range(manifest.layout.training_ranks, manifest.layout.ranks)
+    completed = min(len(generating.of(rank, Iteration)) for rank in ranks)
+    both = [index for index in timeline.counted if index < completed]
     if not both:
         return None
     trains = _phase_seconds(training, both)
@@ -223,21 +224,13 @@ def overlap(events: Events, timeline: Timeline, manifest: Manifest) -> Overlap |
     generates = _phase_seconds(generating, both)
     if manifest.backend.kind == "trainer":
         generates = {name: seconds for name, seconds in generates.items() if name in _GENERATION_PHASES}
-    busy = math.fsum(generates.values())
+    busy, whole = math.fsum(generates.values()), _mean_of_slowest(generating.times.seconds[:, both])
     return Overlap(
         exposed_generate_seconds=exposed,
         generation_busy_seconds=generates.get(GENERATE, 0.0),
         sides={
-            "training": _side(
-                training, both, trains, math.fsum(trains.values()) - trains.get(GENERATE, 0.0), waiting=exposed
-            ),
-            "generation": _side(
-                generating,
-                both,
-                generates,
-                busy,
-                waiting=max(0.0, _mean_seconds(generating.of_all(Iteration), both) - busy),
-            ),
+            "training": _side(training, both, trains, math.fsum(trains.values()) - exposed, waiting=exposed),
+            "generation": _side(generating, both, generates, busy, waiting=max(0.0, whole - busy)),
         },
     )
 
@@ -277,16 +270,10 @@ def _side(events: Events, counted: Sequence[int], phases: dict[str, float], busy
 
 def _phase_seconds(events: Events, counted: Sequence[int]) -> dict[str, float]:
     """Mean seconds of each phase that this side has, in the order of its iterations."""
-    by_phase: dict[str, list[Phase]] = {}
-    for event in events.of_all(Phase):
-        by_phase.setdefault(event.phase, []).append(event)
-    return {name: _mean_seconds(known, counted) for name, known in by_phase.items()}
+    own = np.nan_to_num(events.times.own[:, counted])
+    return {name: _mean_of_slowest(own[:, :, place]) for place, name in enumerate(events.times.phases)}
 
 
-def _mean_seconds(known: Iterable[Phase | Iteration], counted: Sequence[int]) -> float:
-    """Of each iteration the slowest rank, then the mean."""
-    slowest: dict[int, float] = {}
-    for event in known:
-        if event.iteration in counted:
-            slowest[event.iteration] = max(slowest.get(event.iteration, 0.0), event.seconds)
-    return math.fsum(slowest.values()) / len(counted)
+def _mean_of_slowest(seconds: Array) -> float:
+    """By rank and iteration: of each iteration the slowest rank, then the mean."""
+    return math.fsum(seconds.max(axis=0).tolist()) / seconds.shape[1]
