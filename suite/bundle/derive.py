@@ -96,7 +96,7 @@ def derive(
             *staleness_notes(stale, manifest),
             *disturbance_notes(events),
             *work_notes,
-            *throttle_notes(events, timeline, manifest),
+            *throttle_notes(events, timeline),
         ),
         evidence=recorded_evidence(bundle, events, evidence),
     )
@@ -114,7 +114,7 @@ def record_of(bundle: Bundle, is_over: bool = False) -> Record:
 
 
 def _run_facts(events: Events, manifest: Manifest) -> RunFacts:
-    launch = events.of_driver(Launch)
+    launch, end = events.of_driver(Launch), events.of_driver(DriverEnd)
     if launch is not None and launch.ranks != manifest.layout.ranks:
         raise DamagedBundle(
             f"events/driver.jsonl launched {launch.ranks} ranks, the manifest has {manifest.layout.ranks}"
@@ -131,8 +131,8 @@ def _run_facts(events: Events, manifest: Manifest) -> RunFacts:
         strategy=_strategy(manifest),
         launcher=None if launch is None else launch.launcher,
         repeat=manifest.run.repeat,
-        started=_moment(launch, min(times, default=None)),
-        ended=_moment(events.of_driver(DriverEnd), max(times, default=None)),
+        started=launch.time if launch else min(times, default=None),
+        ended=end.time if end else max(times, default=None),
         workload=manifest.workload.name,
         scaling=manifest.workload.scaling,
         track=manifest.track,
@@ -166,10 +166,6 @@ def _turns(events: Events, timeline: Timeline, manifest: Manifest) -> Turns | No
 @once_per_manifest
 def _strategy(manifest: Manifest) -> str:
     return manifest.layout.strategy()
-
-
-def _moment(event: Event | None, otherwise: float | None) -> float | None:
-    return otherwise if event is None else event.time
 
 
 def _void_notes(timeline: Timeline) -> tuple[str, ...]:

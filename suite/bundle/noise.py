@@ -65,7 +65,7 @@ def hear(events: Events, training: Events, timeline: Timeline, manifest: Manifes
     return Heard(ranks, hosts, tuple(use for use in uses if use is not None), _lateness(training, timeline.counted))
 
 
-def summarise(heard: Heard, events: Events, timeline: Timeline, manifest: Manifest) -> Noise:
+def summarise(heard: Heard, events: Events, timeline: Timeline) -> Noise:
     """Raises DamagedBundle for a device window whose figures are no numbers."""
     ranks, hosts = heard.ranks, heard.hosts
     devices = _windows(events, timeline.counted, "device")
@@ -86,7 +86,7 @@ def summarise(heard: Heard, events: Events, timeline: Timeline, manifest: Manife
         cpu_mhz=_clock({rank: [window.get("cpu_mhz") for window in known] for rank, known in ranks.items()}),
         device_mhz=_clock(_figures(devices, "sm_clock_mhz_mean")),
         device_temperature=_spread(_figures(devices, "temperature_max")),
-        device_throttling=tuple(sorted(throttle_reasons(events, timeline, manifest))),
+        device_throttling=throttle_reasons(events, timeline),
         device_others=_spread(_figures(devices, "other_processes")),
         stragglers=_stragglers(heard.late, timeline),
     )

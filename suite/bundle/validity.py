@@ -63,7 +63,7 @@ def noise_and_validity(
     if derivation(events) < 3 or not timeline.counted:
         return None, None
     heard = hear(events, training, timeline, manifest)
-    noise = summarise(heard, events, timeline, manifest)
+    noise = summarise(heard, events, timeline)
     is_judged = derivation(events) >= 4
     used = work if is_judged else None
     cannot_be = (*_above_peak(used, ("hfu_causal",)), *(against_device if is_judged else ()))
