@@ -7,8 +7,10 @@ import json
 import os
 import platform
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import suite
@@ -48,7 +50,7 @@ from suite.spec.base import UsageError
 from suite.spec.foreign import DOCUMENT_BYTES, Unreadable, open_plain, read_bytes
 from suite.spec.version import suite_version
 
-_BLOCK_BYTES, _MOST_SBOM_BYTES = 1 << 18, 64 << 20
+_MOST_SBOM_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -94,12 +96,25 @@ class _Content:
         self.left_out.append(LeftOut(path=path, reason=self.scrubbed(reason)))
 
     def add(
-        self, path: str, run_id: str, source: Path, result: Verification, before: str | None, digest: str | None
+        self,
+        path: str,
+        source: Path,
+        result: Verification,
+        scrub: Callable[[Path, Identities], bool],
+        id_of: Callable[[Path], str],
     ) -> None:
-        """A bundle or an import as it lies in ``source``."""
+        """A bundle or an import that lies in ``source``. ``scrub``: makes a folder the same without identity, and says
+        whether anything is another there; ``id_of``: of the folder that is packed."""
+        digest, before = result.digest, None
+        if self.names is not None:
+            target = self.place / str(len(self.runs)) / source.resolve().name
+            if scrub(target, self.names):
+                digest, before = digest_of(Bundle(target)), result.digest
+            source = target
         names = [*evidence_files(Bundle(source)), *([] if result.status == "missing record" else [RECORD])]
         self.files.update({f"{RUNS}/{path}/{name}": source / name for name in names})
-        self.runs.append(PackedRun(path=path, id=run_id, digest=digest, digest_before=before, verified=result.status))
+        run = PackedRun(path=path, id=id_of(source), digest=digest, digest_before=before, verified=result.status)
+        self.runs.append(run)
 
 
 def pack(folder: Path, output: Path, how: Packing) -> Packed:
@@ -133,14 +148,13 @@ def _require_target(folder: Path, output: Path) -> None:
 
 def _fill(content: _Content, folder: Path, bundles: list[Bundle], imports: list[ImportFolder], is_bundle: bool) -> None:
     names = content.names
-    checked = verify_all(bundles, frozenset([folder]))
-    whole = [(bundle, result) for bundle, result in checked if _reason(bundle, result) is None]
+    checked = [(*each, _reason(*each)) for each in verify_all(bundles, frozenset([folder]))]
     below = {bundle.path: _below(bundle, folder, is_bundle) for bundle in bundles}
     logs = [(each, verify_import(each)) for each in imports]
     documents = [] if is_bundle else [*_submissions(folder), *_studies(folder)]
     if names is not None:
         _learn_machine(names)
-        for bundle, _ in whole:
+        for bundle in (bundle for bundle, _, reason in checked if reason is None):
             names.leave(bundle.manifest().run.id)
             learn_bundle(bundle, names)
             names.learn(below[bundle.path])
@@ -150,10 +164,11 @@ def _fill(content: _Content, folder: Path, bundles: list[Bundle], imports: list[
         for path, body in documents:
             names.leave(Path(path).stem)
             learn_json(body, names)
-    for bundle, result in checked:
-        path, reason = content.scrubbed_path(below[bundle.path]), _reason(bundle, result)
+    for bundle, result, reason in checked:
+        path = content.scrubbed_path(below[bundle.path])
         if reason is None:
-            _add_bundle(content, bundle, result, path)
+            scrub = partial(scrub_bundle, bundle, is_sound=result.status in ("equal", "inconsistent"))
+            content.add(path, bundle.path, result, scrub, lambda place: Bundle(place).manifest().run.id)
         else:
             content.leave_out(path, reason)
     for each, result in logs:
@@ -161,7 +176,9 @@ def _fill(content: _Content, folder: Path, bundles: list[Bundle], imports: list[
         if result.status == "damaged":
             content.leave_out(path, f"damaged: {result.differences[0]}")
         else:
-            _add_import(content, each, result, path)
+            content.add(
+                path, each.path, result, partial(scrub_import, each), lambda place: ImportFolder(place).derived().id
+            )
     for path, body in documents:
         clean = body if names is None else scrub_json(body, names)
         text = json.dumps(clean, indent=2, allow_nan=False) + "\n"
@@ -187,33 +204,11 @@ def _below(bundle: Bundle, folder: Path, is_bundle: bool) -> str:
         return bundle.path.resolve().name
 
 
-def _add_bundle(content: _Content, bundle: Bundle, result: Verification, path: str) -> None:
-    digest, before, source = result.digest, None, bundle
-    if content.names is not None:
-        source = Bundle(content.place / str(len(content.runs)) / (bundle.path.resolve().name))
-        source.path.mkdir(parents=True)
-        if scrub_bundle(bundle, source.path, content.names, is_sound=result.status in ("equal", "inconsistent")):
-            digest, before = digest_of(source), result.digest
-    content.add(path, bundle.manifest().run.id, source.path, result, before, digest)
-
-
-def _add_import(content: _Content, folder: ImportFolder, result: Verification, path: str) -> None:
-    """Another tool's log, beside the runs."""
-    digest, before, source = result.digest, None, folder
-    if content.names is not None:
-        source = ImportFolder(content.place / f"import-{len(content.runs)}" / folder.id)
-        if scrub_import(folder, source.path, content.names):
-            digest, before = digest_of(Bundle(source.path)), result.digest
-    content.add(path, source.derived().id, source.path, result, before, digest)
-
-
 def _learn_machine(names: Identities) -> None:
     """This machine and this user, whose names may stand where nothing tells that they are names."""
     names.learn_host(platform.node())
-    try:
+    with suppress(KeyError, OSError):  # a user without a name
         names.learn_user(getpass.getuser())
-    except (KeyError, OSError):  # a user without a name
-        pass
 
 
 def _submissions(folder: Path) -> Iterator[tuple[str, dict]]:
@@ -314,12 +309,9 @@ def _index(content: _Content, is_bundle: bool) -> Index:
 def _described(path: str, content: Path | bytes) -> PackedFile:
     if isinstance(content, bytes):
         return PackedFile(path=path, bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
-    found, size = hashlib.sha256(), 0
     with open_plain(content, path, None) as file:
-        while data := file.read(_BLOCK_BYTES):
-            found.update(data)
-            size += len(data)
-    return PackedFile(path=path, bytes=size, sha256=found.hexdigest())
+        found = hashlib.file_digest(file, "sha256")  # type: ignore[arg-type] # the type of open files lacks readinto
+        return PackedFile(path=path, bytes=file.tell(), sha256=found.hexdigest())
 
 
 def _written(output: Path, index: Index, content: _Content, key: Path | None) -> Packed:

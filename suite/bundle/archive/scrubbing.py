@@ -20,6 +20,7 @@ from suite.bundle.imported.steps import MOST_LOG_BYTES, UnusableLog
 from suite.bundle.imported.store import IMPORT, LOG, ImportFolder, identity, log_facts, write_import
 from suite.bundle.store import Bundle, written
 from suite.bundle.verify import examined
+from suite.bundle.walk import MANIFEST, RECORD
 from suite.spec.base import UsageError
 from suite.spec.foreign import LINE_BYTES
 
@@ -40,7 +41,7 @@ _OF_VERSIONS = ("packages", "stack")
 _COLOUR = re.compile(rb"\x1b\[[0-9;]{0,20}m")
 _NUMBERS = re.compile(r"[\d:., -]*")
 _IMAGES = ("reference", "image")
-MANIFEST, RECORD = "manifest.json", "record.json"
+_PACKED = ".gz"
 
 
 def learn_bundle(bundle: Bundle, names: Identities) -> None:
@@ -178,7 +179,7 @@ def _derive_again(bundle: Bundle, target: Path) -> None:
 
 def scrub_file(source: Path, name: str, target: Path, names: Identities) -> bool:
     """Write a file without identity; whether it is another than it was. Raises DamagedBundle."""
-    changed = _is_packed(name)  # its bytes are others already without its time
+    changed = name.endswith(_PACKED)  # its bytes are others already without its time
     with target.open("xb") as plain, _packing(plain, name) as file, _scrubbable(name):
         for value, raw in _contents(source, name):
             if value is None:
@@ -225,15 +226,11 @@ def _contents(path: Path, name: str) -> Iterator[tuple[dict[str, Any] | None, by
             yield _parsed(line) if in_lines else None, line
 
 
-def _is_packed(name: str) -> bool:
-    return name.endswith(".gz")
-
-
 @contextmanager
 def _unpacked(path: Path, name: str) -> Iterator[IO[bytes] | gzip.GzipFile]:
     """What is in a file, of one packed by gzip what is in that, such as a trace of a profile. Raises DamagedBundle."""
     with open_plain(path, name, _MOST_FILE_BYTES) as file:
-        if not _is_packed(name):
+        if not name.endswith(_PACKED):
             yield file
             return
         try:
@@ -245,7 +242,7 @@ def _unpacked(path: Path, name: str) -> Iterator[IO[bytes] | gzip.GzipFile]:
 
 def _packing(file: IO[bytes], name: str) -> AbstractContextManager[IO[bytes] | gzip.GzipFile]:
     """Where the contents of that file go: without the name and the time that gzip would add."""
-    return gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) if _is_packed(name) else nullcontext(file)
+    return gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) if name.endswith(_PACKED) else nullcontext(file)
 
 
 def _parsed(raw: bytes) -> dict[str, Any] | None:

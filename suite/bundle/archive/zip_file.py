@@ -6,6 +6,7 @@ directory at the end, so that nothing can hide between entries or be read in two
 """
 
 import hashlib
+import shutil
 import stat
 import struct
 import zipfile
@@ -62,8 +63,7 @@ class Writer:
         with open_plain(content, name, MOST_FILE_BYTES) as source:
             info.file_size = content.stat().st_size
             with self._zip.open(info, "w") as target:
-                while data := source.read(_BLOCK_BYTES):
-                    target.write(data)
+                shutil.copyfileobj(source, target, _BLOCK_BYTES)
 
     def close(self) -> None:
         self._zip.close()
@@ -163,15 +163,13 @@ class Reader:
     def _check_index(self) -> None:
         sizes = {file.path: file.bytes for file in self.index.files}
         there = self._entries.keys() - {INDEX, SIGNATURE}
-        foreign = min(there - sizes.keys(), default=None)
-        if foreign is not None:
+        for foreign in sorted(there - sizes.keys()):
             raise UnsafeArchive(f"{self.name} holds {shown_name(foreign)}, which its index does not name")
-        gone = min(sizes.keys() - there, default=None)
-        if gone is not None:
+        for gone in sorted(sizes.keys() - there):
             raise UnsafeArchive(f"{self.name} has no {shown_name(gone)}, which its index names")
-        wrong = next((path for path, size in sizes.items() if self._entries[path].file_size != size), None)
-        if wrong is not None:
-            raise UnsafeArchive(f"{self.name}: {shown_name(wrong)} is not what the index says")
+        for path, size in sizes.items():
+            if self._entries[path].file_size != size:
+                raise UnsafeArchive(f"{self.name}: {shown_name(path)} is not what the index says")
 
     @contextmanager
     def _refusing(self) -> Iterator[None]:
@@ -186,21 +184,22 @@ class Reader:
 
 def _require_whole(file: BinaryIO, size: int, name: str) -> int:
     """How many entries the directory has, which ends the file. Raises UnsafeArchive before anything large is read."""
+    cut = UnsafeArchive(f"{name} is no archive of suite pack, or was cut short: it does not end as one")
     if size < _END.size:
         raise UnsafeArchive(f"{name} is no archive of suite pack: it has {size} bytes")
     end = size - _END.size
     mark, disk, first, here, count, length, offset, comment = _END.unpack(_at(file, end, _END.size))
     if mark != b"PK\5\6" or disk or first or here != count or comment:
-        raise UnsafeArchive(f"{name} is no archive of suite pack, or was cut short: it does not end as one")
+        raise cut
     if 0xFFFF in (count, here) or 0xFFFFFFFF in (length, offset):
         if end < _LOCATOR.size + _END_64.size:
-            raise UnsafeArchive(f"{name} is no archive of suite pack, or was cut short: it does not end as one")
+            raise cut
         mark, _, end_64, _ = _LOCATOR.unpack(_at(file, end - _LOCATOR.size, _LOCATOR.size))
         end -= _LOCATOR.size + _END_64.size
         found = _END_64.unpack(_at(file, end, _END_64.size))
         count, length, offset = found[7], found[8], found[9]
         if mark != b"PK\6\7" or end_64 != end or found[0] != b"PK\6\6" or found[1] != _END_64.size - 12:
-            raise UnsafeArchive(f"{name} is no archive of suite pack, or was cut short: it does not end as one")
+            raise cut
     if count > MOST_FILES or length > _MOST_DIRECTORY_BYTES:
         raise UnsafeArchive(f"{name} holds {count} files, more than the {MOST_FILES} that are read")
     if offset + length != end:
