@@ -306,10 +306,8 @@ def _mostly_beyond(longer: Array, shorter: Array, slack: Slack, fewest: int = _F
 
 def _worst(name: Within, found: Sequence[_Wrong], words: str) -> Iterator[Finding]:
     """One finding for all of a kind: the largest, and how many more."""
-    if found:
-        _, what, claimed, elapsed = max(found, key=lambda wrong: wrong[0])
-        more = f", and {len(found) - 1} more" if len(found) > 1 else ""
-        yield Finding(name=name, text=f"{what} {words.format(claimed, elapsed)}{more}")
+    ordered = sorted(found, key=lambda wrong: -wrong[0])
+    yield from one_of(name, [f"{what} {words.format(claimed, elapsed)}" for _, what, claimed, elapsed in ordered])
 
 
 def _sums(what: str, longer: Array, shorter: Array) -> _Wrong:

@@ -207,19 +207,11 @@ class RankEnd(Event, tag="end", kw_only=True, gc=False):
 
 
 #: Writer -> kind -> what it must hold.
+_OF_DRIVER: tuple[type[Event], ...] = (Launch, Failed, DriverEnd)
+_OF_RANK = (Start, Environment, Phase, Memory, Iteration, Turn, Heartbeat, Failed, RankEnd)
 FIELDS: dict[str, dict[str, type[Event]]] = {
-    "driver": {"launch": Launch, "failure": Failed, "end": DriverEnd},
-    "rank": {
-        "start": Start,
-        "environment": Environment,
-        "phase": Phase,
-        "memory": Memory,
-        "iteration": Iteration,
-        "turn": Turn,
-        "heartbeat": Heartbeat,
-        "failure": Failed,
-        "end": RankEnd,
-    },
+    writer: {str(kind.__struct_config__.tag): kind for kind in kinds}
+    for writer, kinds in (("driver", _OF_DRIVER), ("rank", _OF_RANK))
 }
 #: Fields with free content: storable again, or the bundle is damaged.
 FREE = ("facts", "device")

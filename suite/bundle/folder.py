@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from suite.bundle.facts import inner
 from suite.bundle.findings import Among, Finding
 from suite.bundle.record import Record
 from suite.bundle.walk import ATTIC
@@ -112,10 +113,9 @@ def _by_path(all_found: Iterable[tuple[Trace, Among, str]]) -> dict[Path, tuple[
 
 
 def _host(record: Record) -> str | None:
-    driver = record.environment.driver or {}
-    machine = driver.get("host")
-    host = machine.get("host") if isinstance(machine, dict) else None
-    alone = record.run.launcher == "local" or (record.run.launcher == "docker" and driver.get("runs_at_once") == 1)
+    driver, launcher = record.environment.driver, record.run.launcher
+    host = inner(driver, "host", "host")
+    alone = launcher == "local" or (launcher == "docker" and inner(driver, "runs_at_once") == 1)
     return host if isinstance(host, str) and alone else None
 
 
@@ -170,18 +170,11 @@ def _run_ids(traces: Sequence[Trace]) -> _Found:
         first_in: dict[str, tuple[int, Trace]] = {}  # a run that comes again every night is in many folders
         for index, trace in enumerate(ordered):
             place = os.path.abspath(trace.path)
-            around = [first_in[folder] for folder in _above(place) if folder in first_in]
+            around = [first_in[folder] for folder in map(str, Path(place).parents) if folder in first_in]
             above = min(around, key=lambda one: one[0])[1] if around else None
             first_in.setdefault(os.path.abspath(trace.path.parent), (index, trace))
             if above is not None and (trace.digest is None or trace.digest != above.digest):
                 yield trace, "run-id", f"is run {trace.run_id} with other content than {above.path}"
-
-
-def _above(path: str) -> Iterator[str]:
-    """Every folder that a path lies in."""
-    while (folder := os.path.dirname(path)) != path:
-        yield folder
-        path = folder
 
 
 def _folder_names(traces: Sequence[Trace]) -> _Found:

@@ -128,21 +128,19 @@ def _device_of(events: Events, manifest: Manifest) -> tuple[Device | None, tuple
     """The one kind of device that all ranks report, when the catalogue knows it."""
     if manifest.measure.device == "cpu":
         return None, ()
-    names = {_device_name(events, rank) for rank in range(manifest.layout.ranks)}
+    names: set[str | None] = set()
+    for rank in range(manifest.layout.ranks):
+        name = inner(facts_of(events, rank), "device", "name")
+        if name is not None and not isinstance(name, str):
+            raise DamagedBundle(f"events/rank-{rank}.jsonl: device.name is {ascii(name)[:40]}, not text")
+        names.add(name)
     if len(names) > 1:
         listed = ", ".join(sorted(str(name) for name in names))
         return None, (f"ranks report different devices ({listed}), so there is no one peak",)
-    name = names.pop()
+    (name,) = names
     device = None if name is None else find_device(name)
     notes = () if device else (f"device {name!r} is not in the catalogue, so its peak is unknown",)
     return device, notes
-
-
-def _device_name(events: Events, rank: int) -> str | None:
-    name = inner(facts_of(events, rank), "device", "name")
-    if name is not None and not isinstance(name, str):
-        raise DamagedBundle(f"events/rank-{rank}.jsonl: device.name is {ascii(name)[:40]}, not text")
-    return name
 
 
 def impossible_figures(
