@@ -172,13 +172,11 @@ def scrubbed_line(index: Index) -> str:
         return "identity: kept, as it was asked for"
     if not index.scrubbed:
         return "identity: nothing was found that had to be scrubbed"
-    kinds = ", ".join(_counted(kind, found.distinct, found.places) for kind, found in index.scrubbed.items())
-    return f"identity: scrubbed {kinds}"
-
-
-def _counted(kind: str, distinct: int, places: int) -> str:
-    where = f"{places} place{'s' * (places != 1)}"
-    return f"{kind} in {where}" if distinct == 0 else f"{distinct} {kind} in {where}"
+    kinds = []
+    for kind, found in index.scrubbed.items():
+        number = f"{found.distinct} " if found.distinct else ""
+        kinds.append(f"{number}{kind} in {found.places} place{'s' * (found.places != 1)}")
+    return f"identity: scrubbed {', '.join(kinds)}"
 
 
 def archive_lines(name: str, index: Index, index_sha256: str, signature: Signature) -> list[str]:

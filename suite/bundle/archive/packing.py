@@ -12,8 +12,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from zipfile import ZipFile
 
 import suite
+from suite.bundle.archive import scrubbing
 from suite.bundle.archive.identity import Identities
 from suite.bundle.archive.index import (
     INDEX,
@@ -29,25 +31,17 @@ from suite.bundle.archive.index import (
     require_names,
     written_index,
 )
-from suite.bundle.archive.scrubbing import (
-    learn_bundle,
-    learn_import,
-    learn_json,
-    scrub_bundle,
-    scrub_import,
-    scrub_json,
-)
 from suite.bundle.archive.signature import sign
-from suite.bundle.archive.zip_file import MOST_BYTES, MOST_FILES, Writer
+from suite.bundle.archive.zip_file import MOST_BYTES, MOST_FILES, add_file, open_content
 from suite.bundle.drafts import at_work, clear_drafts, draft_of
 from suite.bundle.evidence import digest_of, digest_of_all, evidence_files
 from suite.bundle.files import DamagedBundle, check_tree, parse_object, sync_folder, writing
 from suite.bundle.imported.store import RECORD, ImportFolder, find_all, verify_import
 from suite.bundle.store import Bundle
 from suite.bundle.verify import Verification, verify_all
-from suite.bundle.walk import STUDY, places
+from suite.bundle.walk import STUDY, Place, places
 from suite.spec.base import UsageError
-from suite.spec.foreign import DOCUMENT_BYTES, Unreadable, open_plain, read_bytes
+from suite.spec.foreign import DOCUMENT_BYTES, Unreadable, read_bytes
 from suite.spec.version import suite_version
 
 _MOST_SBOM_BYTES = 64 << 20
@@ -128,7 +122,8 @@ def pack(folder: Path, output: Path, how: Packing) -> Packed:
         raise UsageError(f"no bundle in {folder}")
     paths = [*(bundle.path for bundle in bundles), *(each.path for each in imports)]
     is_bundle = len(paths) == 1 and os.path.samefile(paths[0], folder)
-    extra = {**_licences(how.licences), **_sboms(how.sboms)}
+    licences = {f"{LICENCES}/suite.txt": own} if (own := _own_licence()) else {}
+    extra = {**licences, **_named(how.licences, LICENCES, DOCUMENT_BYTES), **_sboms(how.sboms)}
     with tempfile.TemporaryDirectory(prefix="suite-pack-") as place:
         content = _Content(None if how.keep_identity else Identities(how.keep, how.scrub), Path(place))
         _fill(content, folder, bundles, imports, is_bundle)
@@ -151,23 +146,23 @@ def _fill(content: _Content, folder: Path, bundles: list[Bundle], imports: list[
     checked = [(*each, _reason(*each)) for each in verify_all(bundles, frozenset([folder]))]
     below = {bundle.path: _below(bundle, folder, is_bundle) for bundle in bundles}
     logs = [(each, verify_import(each)) for each in imports]
-    documents = [] if is_bundle else [*_submissions(folder), *_studies(folder)]
+    documents = [] if is_bundle else [*_submissions(folder), *map(_study, places(folder, STUDY, only_marked=True))]
     if names is not None:
         _learn_machine(names)
         for bundle in (bundle for bundle, _, reason in checked if reason is None):
             names.leave(bundle.manifest().run.id)
-            learn_bundle(bundle, names)
+            scrubbing.learn_bundle(bundle, names)
             names.learn(below[bundle.path])
         for each, result in logs:
             if result.status != "damaged":
-                learn_import(each, names)
+                scrubbing.learn_import(each, names)
         for path, body in documents:
             names.leave(Path(path).stem)
-            learn_json(body, names)
+            scrubbing.learn_json(body, names)
     for bundle, result, reason in checked:
         path = content.scrubbed_path(below[bundle.path])
         if reason is None:
-            scrub = partial(scrub_bundle, bundle, is_sound=result.status in ("equal", "inconsistent"))
+            scrub = partial(scrubbing.scrub_bundle, bundle, is_sound=result.status in ("equal", "inconsistent"))
             content.add(path, bundle.path, result, scrub, lambda place: Bundle(place).manifest().run.id)
         else:
             content.leave_out(path, reason)
@@ -177,10 +172,14 @@ def _fill(content: _Content, folder: Path, bundles: list[Bundle], imports: list[
             content.leave_out(path, f"damaged: {result.differences[0]}")
         else:
             content.add(
-                path, each.path, result, partial(scrub_import, each), lambda place: ImportFolder(place).derived().id
+                path,
+                each.path,
+                result,
+                partial(scrubbing.scrub_import, each),
+                lambda place: ImportFolder(place).derived().id,
             )
     for path, body in documents:
-        clean = body if names is None else scrub_json(body, names)
+        clean = body if names is None else scrubbing.scrub_json(body, names)
         text = json.dumps(clean, indent=2, allow_nan=False) + "\n"
         content.files[f"{RUNS}/{content.scrubbed_path(path)}"] = text.encode()
     if not content.runs:
@@ -224,11 +223,9 @@ def _submissions(folder: Path) -> Iterator[tuple[str, dict]]:
                 yield name, _document(file, name, "submission")
 
 
-def _studies(folder: Path) -> Iterator[tuple[str, dict]]:
-    """The studies of the folder and those below it, by their paths."""
-    for place in places(folder, STUDY, only_marked=True):
-        name = Path(place.below, STUDY).as_posix()
-        yield name, _document(folder / name, name, "study")
+def _study(place: Place) -> tuple[str, dict]:
+    name = Path(place.below, STUDY).as_posix()
+    return name, _document(Path(place.path, STUDY), name, "study")
 
 
 def _document(file: Path, name: str, kind: str) -> dict:
@@ -240,14 +237,8 @@ def _document(file: Path, name: str, kind: str) -> dict:
     return body
 
 
-def _licences(more: Sequence[Path]) -> dict[str, bytes]:
-    """The suite's own, whose code and data the archive's records are made with, and those that were named."""
-    found = {f"{LICENCES}/suite.txt": own} if (own := _own_licence()) else {}
-    return {**found, **_named(more, LICENCES, DOCUMENT_BYTES)}
-
-
 def _own_licence() -> bytes:
-    """Of the checkout or the installed package; empty where there is none."""
+    """Of the checkout or the installed package, which records are made with; empty where there is none."""
     beside = Path(next(iter(suite.__path__))).resolve().parent / "LICENSE"
     if beside.is_file():
         return read_bytes(beside, "LICENSE", DOCUMENT_BYTES)
@@ -307,11 +298,9 @@ def _index(content: _Content, is_bundle: bool) -> Index:
 
 
 def _described(path: str, content: Path | bytes) -> PackedFile:
-    if isinstance(content, bytes):
-        return PackedFile(path=path, bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
-    with open_plain(content, path, None) as file:
+    with open_content(content, path) as file:
         found = hashlib.file_digest(file, "sha256")  # type: ignore[arg-type] # the type of open files lacks readinto
-        return PackedFile(path=path, bytes=file.tell(), sha256=found.hexdigest())
+        return PackedFile(path=path, bytes=file.seek(0, os.SEEK_END), sha256=found.hexdigest())
 
 
 def _written(output: Path, index: Index, content: _Content, key: Path | None) -> Packed:
@@ -323,13 +312,12 @@ def _written(output: Path, index: Index, content: _Content, key: Path | None) ->
             clear_drafts(output.parent, (output.name,))
             draft.unlink(missing_ok=True)
             with draft.open("xb") as file, at_work(draft):
-                writer = Writer(file)
-                writer.add(INDEX, data)
-                if signature is not None:
-                    writer.add(SIGNATURE, signature)
-                for packed in index.files:
-                    writer.add(packed.path, content.files[packed.path])
-                writer.close()
+                with ZipFile(file, "w") as archive:
+                    add_file(archive, INDEX, data)
+                    if signature is not None:
+                        add_file(archive, SIGNATURE, signature)
+                    for packed in index.files:
+                        add_file(archive, packed.path, content.files[packed.path])
                 file.flush()
                 os.fsync(file.fileno())
                 size = file.tell()

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from suite.bundle.archive.identity import CONTAINER, HOST, SERIAL, USER, Identities
 from suite.bundle.evidence import evidence_files
-from suite.bundle.files import DamagedBundle, first_line, open_plain, parse_object, read_bytes, write_synced
+from suite.bundle.files import DamagedBundle, first_line, open_plain, parse_object, read_bytes
 from suite.bundle.imported.derive import derive
 from suite.bundle.imported.record import Import
 from suite.bundle.imported.steps import MOST_LOG_BYTES, UnusableLog
@@ -112,8 +112,7 @@ def _kind(key: str, value: str) -> str | None:
 
 def require_free_of_identity(bundle: Bundle, names: Identities) -> None:
     """Raises UsageError where the manifest, which stays as it is, holds any: its hash binds it."""
-    body = parse_object(read_bytes(bundle.path / MANIFEST, MANIFEST, LINE_BYTES * 16).decode(), MANIFEST)
-    for where, before in _texts(body, ""):
+    for where, before in _texts(parse_object(bundle.manifest_text(), MANIFEST), ""):
         key = where.rpartition(".")[2]
         after = scrub_json(before, names, key, versions=where.startswith("stack."))
         if after != before:
@@ -146,35 +145,29 @@ def scrub_bundle(bundle: Bundle, target: Path, names: Identities, is_sound: bool
     """
     require_free_of_identity(bundle, names)
     changed = False
+    target.mkdir(parents=True)
+    (target / MANIFEST).write_text(bundle.manifest_text(), encoding="utf-8")
     for name in evidence_files(bundle):
-        known = name if name == MANIFEST else "/".join(names.scrub(part) for part in name.split("/"))
-        place = target / known
-        place.parent.mkdir(parents=True, exist_ok=True)
-        if name == MANIFEST:
-            place.write_bytes(read_bytes(bundle.path / name, name, LINE_BYTES * 16))
-        else:
-            changed |= scrub_file(bundle.path / name, name, place, names) or known != name
-    text = bundle.record_text()
+        if name != MANIFEST:
+            known = "/".join(map(names.scrub, name.split("/")))
+            (target / known).parent.mkdir(parents=True, exist_ok=True)
+            changed |= scrub_file(bundle.path / name, name, target / known, names) or known != name
+    text, place = bundle.record_text(), target / RECORD
     if text is None:
         return changed
     stored = parse_object(text, RECORD)
     scrubbed = scrub_json(stored, names)
     if not changed and scrubbed == stored:
-        write_synced(target / RECORD, text)
-        return changed
-    write_synced(target / RECORD, json.dumps(scrubbed, indent=2, allow_nan=False) + "\n")
+        place.write_text(text, encoding="utf-8")
+        return False
+    place.write_text(json.dumps(scrubbed, indent=2, allow_nan=False) + "\n", encoding="utf-8")
     if is_sound:
-        _derive_again(bundle, target)
+        found = examined(Bundle(target))
+        other = [line for line in found.differences or () if not line.startswith("evidence.")]
+        if other:
+            raise _changed(bundle.path, f"what its events give ({other[0][:200]})")
+        place.write_text(written(found.record), encoding="utf-8")
     return True
-
-
-def _derive_again(bundle: Bundle, target: Path) -> None:
-    found = examined(Bundle(target))
-    other = [line for line in found.differences or () if not line.startswith("evidence.")]
-    if other:
-        raise _changed(bundle.path, f"what its events give ({other[0][:200]})")
-    (target / RECORD).unlink()
-    write_synced(target / RECORD, written(found.record))
 
 
 def scrub_file(source: Path, name: str, target: Path, names: Identities) -> bool:

@@ -6,6 +6,8 @@ directory at the end, so that nothing can hide between entries or be read in two
 """
 
 import hashlib
+import io
+import os
 import shutil
 import stat
 import struct
@@ -43,43 +45,31 @@ _LOCAL = struct.Struct("<4s5H3L2H")
 _BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, struct.error, ValueError)
 
 
-class Writer:
-    """Puts files into a new archive, each with the same time, permissions and compression."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._zip = zipfile.ZipFile(file, "w", allowZip64=True)
-
-    def add(self, name: str, content: bytes | Path) -> None:
-        """Bytes, or a regular file as it is now. What packs so well that a reader would take it for a bomb is stored.
-
-        Raises OSError, and FileNotFoundError or Unreadable for a file that is none.
-        """
-        info = zipfile.ZipInfo(name, _TIME)
-        info.create_system, info.external_attr = 3, (stat.S_IFREG | 0o644) << 16
-        info.compress_type = zipfile.ZIP_STORED if _is_too_even(content, name) else zipfile.ZIP_DEFLATED
-        if isinstance(content, bytes):
-            self._zip.writestr(info, content)
-            return
-        with open_plain(content, name, MOST_FILE_BYTES) as source:
-            info.file_size = content.stat().st_size
-            with self._zip.open(info, "w") as target:
-                shutil.copyfileobj(source, target, _BLOCK_BYTES)
-
-    def close(self) -> None:
-        self._zip.close()
+def add_file(archive: zipfile.ZipFile, name: str, content: bytes | Path) -> None:
+    """Bytes, or a regular file as it is now, with the same time and permissions as any. What packs so well that a
+    reader would take it for a bomb is stored. Raises as ``open_content``."""
+    info = zipfile.ZipInfo(name, _TIME)
+    info.create_system, info.external_attr = 3, (stat.S_IFREG | 0o644) << 16
+    with open_content(content, name) as source:
+        info.file_size = source.seek(0, os.SEEK_END)
+        info.compress_type = zipfile.ZIP_STORED if _is_too_even(source, info.file_size) else zipfile.ZIP_DEFLATED
+        source.seek(0)
+        with archive.open(info, "w") as target:
+            shutil.copyfileobj(source, target, _BLOCK_BYTES)
 
 
-def _is_too_even(content: bytes | Path, name: str) -> bool:
-    size = len(content) if isinstance(content, bytes) else content.stat().st_size
+def open_content(content: bytes | Path, name: str) -> BinaryIO:
+    """Raises OSError, and FileNotFoundError or Unreadable for a file that is none."""
+    return io.BytesIO(content) if isinstance(content, bytes) else open_plain(content, name, MOST_FILE_BYTES)
+
+
+def _is_too_even(source: BinaryIO, size: int) -> bool:
     if size <= _LONG_BYTES:
         return False
     packer, packed = zlib.compressobj(6, zlib.DEFLATED, -15), 0
-    if isinstance(content, bytes):
-        packed = len(packer.compress(content))
-    else:
-        with open_plain(content, name, MOST_FILE_BYTES) as source:
-            while data := source.read(_BLOCK_BYTES):
-                packed += len(packer.compress(data))
+    source.seek(0)
+    while data := source.read(_BLOCK_BYTES):
+        packed += len(packer.compress(data))
     return size > (packed + len(packer.flush())) * MOST_RATIO // 2
 
 
