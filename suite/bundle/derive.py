@@ -16,7 +16,7 @@ from suite.bundle.per_manifest import once_per_manifest
 from suite.bundle.rates import details, phase_intervals, phases, steadiness, throughput, waits
 from suite.bundle.record import Environment, Evidence, Iterations, Record, RunFacts, Turns
 from suite.bundle.rollout import padding, realised_lengths, rollout, staleness, staleness_notes
-from suite.bundle.sides import overlap, training_side, with_periods_checked, with_sides_compared
+from suite.bundle.sides import overlap, training_side, with_sides_compared
 from suite.bundle.store import Bundle, OtherSchema, StillRunning
 from suite.bundle.timeline import Timeline, make_timeline
 from suite.bundle.utilisation import compute, impossible_figures
@@ -49,7 +49,6 @@ def derive(
         raise StillRunning(f"run {bundle.id} is still going on; its record is derived when it ends")
     training = training_side(events, manifest)
     timeline = with_sides_compared(events, make_timeline(training, manifest), manifest)
-    timeline = with_periods_checked(events, timeline, manifest)
     ranks = manifest.layout.ranks
     status, failure = ending(events, timeline, manifest)
     shares, stale = phases(timeline), staleness(events, timeline)
@@ -155,12 +154,7 @@ def _turns(events: Events, timeline: Timeline, manifest: Manifest) -> Turns | No
             f"events/driver.jsonl has the run take turns with {' '.join(map(ascii, known.rows))[:200]}, but it "
             + ("is not among them" if is_asked else "was to be alone")
         )
-    return Turns(
-        start=known.start,
-        rows=tuple(known.rows),
-        begins=timeline.turns,
-        phases=timeline.phase_seconds,
-    )
+    return Turns(start=known.start, rows=tuple(known.rows), begins=timeline.turns, phases=timeline.phase_seconds)
 
 
 @once_per_manifest

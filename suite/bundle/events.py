@@ -151,7 +151,7 @@ def _check_rank(events: tuple[Event, ...], rank: int, manifest: Manifest) -> Non
         raise DamagedBundle(f"{name} does not begin with its start event")
     completed, has_ended = 0, False
     seen: set[object] = set()
-    within: dict[type[Event], set[str | None]] = {kind: set() for kind in _OF_ITERATIONS}
+    within: set[tuple[type[Event], str | None]] = set()
     for event in events:
         kind = type(event)
         if has_ended:
@@ -161,13 +161,12 @@ def _check_rank(events: tuple[Event, ...], rank: int, manifest: Manifest) -> Non
             if phase != SETUP:
                 if event.iteration != completed:  # type: ignore[attr-defined]
                     raise DamagedBundle(_follows(name, event, event.iteration, completed))  # type: ignore[attr-defined]
-                if phase in within[kind]:
+                if (kind, phase) in within:
                     raise DamagedBundle(f"{_place(name, event)}: {kind_of(event)} event is a repetition")
+                within.add((kind, phase))
                 if kind is Iteration:
                     completed += 1
-                    within = {one: set() for one in _OF_ITERATIONS}
-                else:
-                    within[kind].add(phase)
+                    within.clear()
                 continue
         elif isinstance(event, Failed):
             continue

@@ -17,6 +17,7 @@ from suite.bundle.findings import Finding, one_of
 from suite.bundle.overlap_model import Overlap, OverlapRole, OverlapSide
 from suite.bundle.peaks import side_peaks
 from suite.bundle.rank_times import Array
+from suite.bundle.record import Counts
 from suite.bundle.timeline import Timeline
 from suite.spec.manifest import Manifest
 
@@ -24,17 +25,36 @@ from suite.spec.manifest import Manifest
 GENERATION = "generation"
 #: The phase with which a period ends.
 _PUBLICATION = "sync"
+GENERATE = "generate"
+#: What the generation side does; a trainer's clock tells all phases on all of its ranks.
+_GENERATION_PHASES = frozenset((_PUBLICATION, GENERATE))
+#: What the generation side must have done as much of as was trained on.
+_SHARED_COUNTS = ("samples", "prompt_tokens", "response_tokens")
 #: What a role is told to have worked may be above what there was: a share of it, and seconds of each rank.
 _ROUNDING_SHARE, _ROUNDING_SECONDS = 0.002, 0.002
 
 
-def with_periods_checked(events: Events, timeline: Timeline, manifest: Manifest) -> Timeline:
-    """The timeline without its counts where what was consumed in a period is not told, or is not what was asked for."""
-    problem = _problem(events, timeline, manifest) if timeline.counts is not None else None
+def with_sides_compared(events: Events, timeline: Timeline, manifest: Manifest) -> Timeline:
+    """The timeline without its counts where a generation rank tells other work than was trained on, or what a period
+    consumed is not told, or is not what was asked for."""
+    if timeline.counts is None:
+        return timeline
+    generating = generation_side(events, manifest)
+    problem = _other_work(generating, timeline, timeline.counts) or _wrong_periods(events, timeline, manifest)
     return timeline if problem is None else replace(timeline, counts=None, counts_problem=problem)
 
 
-def _problem(events: Events, timeline: Timeline, manifest: Manifest) -> str | None:
+def _other_work(generating: Events, timeline: Timeline, counts: Counts) -> str | None:
+    for event in generating.of_all(Iteration):
+        for name in _SHARED_COUNTS if event.iteration in timeline.counted else ():
+            known, wanted = getattr(event.counts, name), getattr(counts, name)
+            if known != wanted:
+                where = f"on rank {event.rank} in iteration {event.iteration}, which generates"
+                return f"{name} is {known} {where}, but {wanted} where it is trained"
+    return None
+
+
+def _wrong_periods(events: Events, timeline: Timeline, manifest: Manifest) -> str | None:
     if not manifest.layout.asynchronous:
         teller = next((event for event in events.of_all(Iteration) if event.asynchronous), None)
         if teller is None:
@@ -190,13 +210,6 @@ def _shares(known: Sequence[Period]) -> dict[str, float]:
     return {str(age): count / consumed for age, count in sorted(samples.items()) if count}
 
 
-GENERATE = "generate"
-#: What the generation side does; a trainer's clock tells all phases on all of its ranks.
-_GENERATION_PHASES = frozenset(("sync", GENERATE))
-#: What the generation side must have done as much of as was trained on.
-_SHARED_COUNTS = ("samples", "prompt_tokens", "response_tokens")
-
-
 def training_side(events: Events, manifest: Manifest) -> Events:
     """The events without those of ranks that generate alone; of a colocated run all of them."""
     return _only(events, range(manifest.layout.training_ranks))
@@ -233,24 +246,6 @@ def overlap(events: Events, timeline: Timeline, manifest: Manifest) -> Overlap |
             "generation": _side(generating, both, generates, busy, waiting=max(0.0, whole - busy)),
         },
     )
-
-
-def with_sides_compared(events: Events, timeline: Timeline, manifest: Manifest) -> Timeline:
-    """The timeline without its counts where a generation rank tells other work than was trained on."""
-    counts = timeline.counts
-    if counts is None:
-        return timeline
-    for event in generation_side(events, manifest).of_all(Iteration):
-        if event.iteration in timeline.counted:
-            for name in _SHARED_COUNTS:
-                known, wanted = getattr(event.counts, name), getattr(counts, name)
-                if known != wanted:
-                    problem = (
-                        f"{name} is {known} on rank {event.rank} in iteration {event.iteration}, which generates, but "
-                        f"{wanted} where it is trained"
-                    )
-                    return replace(timeline, counts=None, counts_problem=problem)
-    return timeline
 
 
 def _only(events: Events, ranks: range) -> Events:
