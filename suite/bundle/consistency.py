@@ -181,9 +181,7 @@ def _phase_times(times: RankTimes, manifest: Manifest, slacks: Slacks) -> Iterat
         later[place, 0, phase] = np.nan
     is_first = (times.first[:, :, None] == np.arange(len(times.phases))).any(axis=1)
     beyond = np.where(
-        is_first,
-        _mostly_beyond(later, seconds, slacks.between),
-        _mostly_beyond(later, seconds, slacks.beside_phase),
+        is_first, _mostly_beyond(later, seconds, slacks.between), _mostly_beyond(later, seconds, slacks.beside_phase)
     )
     too_short = [
         _sums(

@@ -79,12 +79,7 @@ def folder_findings(
     """
     ordered = _by_start(traces)
     return _by_path(
-        [
-            *_copies(ordered),
-            *_folder_names(ordered),
-            *_missing_repeats(ordered, bundles, named),
-            *_overlaps(ordered),
-        ]
+        [*_copies(ordered), *_folder_names(ordered), *_missing_repeats(ordered, bundles, named), *_overlaps(ordered)]
     )
 
 
@@ -208,11 +203,6 @@ def _missing_repeats(traces: Sequence[Trace], bundles: Collection[str], named: C
             yield first, "missing-repeat", f"{', '.join(ids[:_NAMED])}{more} of {last} repeats not in {folder or '.'}"
 
 
-def _are_together(one: Trace, other: Trace) -> bool:
-    """Copies of one run, or runs that took turns."""
-    return one.started == other.started or (one.start is not None and one.start == other.start)
-
-
 def _overlaps(traces: Sequence[Trace]) -> _Found:
     """Runs of a plan on one host follow each other, unless they were asked for at one time or took turns."""
     last: dict[tuple[str, str], Trace] = {}
@@ -220,7 +210,8 @@ def _overlaps(traces: Sequence[Trace]) -> _Found:
         if trace.host is None or trace.started is None or trace.ended is None:
             continue
         before = last.get((trace.plan, trace.host))
-        if before is not None and before.ended is not None and not _are_together(before, trace):
+        took_turns = before is not None and before.start is not None and before.start == trace.start
+        if before and before.ended is not None and before.started != trace.started and not took_turns:
             overlap = min(before.ended, trace.ended) - trace.started
             if overlap > _OVERLAP_SECONDS:
                 text = f"ran for {overlap:.6g} s at the same time on {trace.host} as {before.path}"

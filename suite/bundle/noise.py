@@ -153,11 +153,7 @@ def _figures(devices: Mapping[int, Sequence[_Window]], name: str) -> dict[int, l
 
 
 def _use(
-    rank: int,
-    host: Sequence[_Window],
-    ranks: Mapping[int, list[_Window]],
-    peers: Sequence[int],
-    manifest: Manifest,
+    rank: int, host: Sequence[_Window], ranks: Mapping[int, list[_Window]], peers: Sequence[int], manifest: Manifest
 ) -> HostUse | None:
     """Of the CPUs that ``rank`` tells of and its ``peers`` run on too; null where one of them does not tell its own."""
     busy, seconds, cpus = total(host, "busy_seconds"), total(host, "seconds"), host[0].get("cpus")

@@ -62,13 +62,6 @@ def compute(
     ), notes
 
 
-def _phase_flops(events: Events, manifest: Manifest) -> dict[str, int]:
-    """Of each phase, over all ranks, with causal attention and what is recomputed: no less than is executed."""
-    work = _flops(manifest, manifest.work.global_rollouts, "causal", *_done(events, manifest))
-    phases = {"generate": work.generate, "score": work.score, "reference": work.reference}
-    return {**phases, "train": work.train + work.recompute}
-
-
 def _done(events: Events, manifest: Manifest) -> tuple[bool, int | None]:
     """Whether the policy makes no pass in score, and how many samples compute a prompt once."""
     return facts_of(events, 0).get("unscored") is True, _sharing(manifest) if derivation(events) >= 4 else None
@@ -164,9 +157,11 @@ def impossible_figures(
 
 def _too_quick(events: Events, work: Compute, phases: Phases, manifest: Manifest) -> Iterator[str]:
     """Causal attention is what is computed at least; a cache of keys and values may lie in the device's own."""
-    for name, flops in _phase_flops(events, manifest).items():
-        phase, peak = getattr(phases, name), (work.peak_flops or math.inf) * manifest.layout.ranks
-        least = flops / peak
+    least_work = _flops(manifest, manifest.work.global_rollouts, "causal", *_done(events, manifest))
+    peak = (work.peak_flops or math.inf) * manifest.layout.ranks
+    for name in ("generate", "score", "reference", "train"):
+        phase, flops = getattr(phases, name), getattr(least_work, name)
+        least = (flops + least_work.recompute if name == "train" else flops) / peak
         if phase is not None and 0 < phase.seconds < least:
             yield f"{name} took {phase.seconds:.3g} s, its products take {least:.3g} s at the peak of the device"
     weights = parameter_count(manifest.size).total * WEIGHT_BYTES[manifest.measure.precision] / manifest.layout.tensor
