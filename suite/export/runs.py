@@ -117,8 +117,7 @@ def _compute() -> Iterator[Column]:
 def _settings() -> Iterator[Column]:
     meaning = "`engine`: the suite's own iteration on the stack; `trainer`: the stack's own"
     yield Column("backend_kind", "text", "", meaning, "record.run.backend_kind", True, ("engine", "trainer"))
-    meaning = "of the model by its shape, without the value head"
-    yield Column("parameters", "integer", "", meaning, _parameters, True)
+    yield Column("parameters", "integer", "", "of the model by its shape, without the value head", _parameters, True)
     yield Column("scaling", "text", "", "of the workload", "record.run.scaling", True, ("weak", "strong"))
     yield Column("track", "text", "", "kind of fairness claimed", "record.run.track", True, get_args(Track))
     yield Column("plan", "text", "", "equal: of one request", "record.run.plan", True)

@@ -88,8 +88,7 @@ def _imported_columns() -> Iterator[Column]:
     yield Column("mark", "text", "", "what the row is", "record.mark", True, (MARK,))
     yield Column("id", "text", "", "of the import", "record.id", True)
     yield Column("path", "text", "", "of its folder, as it was found", "path", True)
-    tool = "that wrote the log"
-    yield Column("tool", "text", "", tool, "record.tool", True, get_args(Tool))
+    yield Column("tool", "text", "", "that wrote the log", "record.tool", True, get_args(Tool))
     yield Column("model", "text", "", _GIVEN, "record.told.model", True)
     yield Column("devices", "integer", "", f"of the run in all, {_GIVEN}", "record.told.devices", True)
     known: dict[str, tuple[str, Kind, str]] = {
@@ -131,8 +130,7 @@ def _imported_columns() -> Iterator[Column]:
     for name in ("peak_allocated_bytes", "peak_reserved_bytes"):
         meaning = "the largest of the counted steps, as the tool logged it; null: not told"
         yield Column(name, "integer", "bytes", meaning, f"record.memory.{name}")
-    notes = "what a reader of the figures must know"
-    yield Column("notes", "texts", "", notes, "record.notes", True)
+    yield Column("notes", "texts", "", "what a reader of the figures must know", "record.notes", True)
     meaning = "that the user gave it (`suite runs tag`), sorted"
     yield Column("tags", "texts", "", meaning, lambda source: source.tags, True)
 
