@@ -33,11 +33,6 @@ class HostUse:
     used: float
     others: float
 
-    @property
-    def is_enough(self) -> bool:
-        """Whether the run would have had a CPU for each of its threads if it had been alone."""
-        return self.needed is None or self.needed <= self.cpus
-
 
 @dataclass(frozen=True)
 class Heard:
@@ -81,9 +76,9 @@ def summarise(heard: Heard, events: Events, timeline: Timeline) -> Noise:
         steal_share=_rate(hosts, "steal_seconds", per=("steal_seconds", "busy_seconds")),
         cpu_pressure_share=_rate(hosts, "cpu_pressure_seconds"),
         memory_pressure_share=_rate(hosts, "memory_pressure_seconds"),
-        load=_gauge(hosts, "load"),
-        runnable=_gauge(hosts, "runnable"),
-        cpu_mhz=_clock({rank: [window.get("cpu_mhz") for window in known] for rank, known in ranks.items()}),
+        load=_spread(_values(hosts, "load")),
+        runnable=_spread(_values(hosts, "runnable")),
+        cpu_mhz=_clock(_values(ranks, "cpu_mhz")),
         device_mhz=_clock(_figures(devices, "sm_clock_mhz_mean")),
         device_temperature=_spread(_figures(devices, "temperature_max")),
         device_throttling=throttle_reasons(events, timeline),
@@ -112,8 +107,8 @@ def _rate(
     return Spread(mean=math.fsum(above for above, _ in known.values()) / whole, worst=shares[worst], rank=worst)
 
 
-def _gauge(hosts: Mapping[int, Sequence[_Window]], name: str) -> Spread | None:
-    return _spread({rank: [window.get(name) for window in known] for rank, known in hosts.items()})
+def _values(windows: Mapping[int, Sequence[_Window]], name: str) -> dict[int, list[float | None]]:
+    return {rank: [window.get(name) for window in known] for rank, known in windows.items()}
 
 
 def _spread(values: Mapping[int, Sequence[float | None]]) -> Spread | None:
