@@ -91,7 +91,8 @@ def derive(
             *_void_notes(timeline),
             *_gap_notes(events, timeline, rows > 1),
             *_clock_notes(events),
-            *_contradictions(events, manifest),
+            *not_as_asked(events, manifest),
+            *_version_notes(events),
             *staleness_notes(stale, manifest),
             *disturbance_notes(events),
             *work_notes,
@@ -203,10 +204,6 @@ def _clock_notes(events: Events) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _contradictions(events: Events, manifest: Manifest) -> tuple[str, ...]:
-    """Ranks that report another device, other packages or another version of the suite than asked for or each other."""
-    notes = list(not_as_asked(events, manifest))
+def _version_notes(events: Events) -> tuple[str, ...]:
     versions = sorted({start.suite_version for start in events.of_all(Start)})
-    if len(versions) > 1:
-        notes.append(f"ranks ran different versions of the suite: {', '.join(versions)}")
-    return tuple(notes)
+    return (f"ranks ran different versions of the suite: {', '.join(versions)}",) if len(versions) > 1 else ()

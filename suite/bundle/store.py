@@ -149,9 +149,8 @@ class Bundle:
 
     def write_environment(self, facts: dict[str, Any]) -> None:
         """What the driver saw before it started. Raises UsageError when it cannot be written."""
-        replace_atomically(
-            self.path / _ENVIRONMENT, json.dumps(facts, indent=2, sort_keys=True, allow_nan=False) + "\n"
-        )
+        text = json.dumps(facts, indent=2, sort_keys=True, allow_nan=False)
+        replace_atomically(self.path / _ENVIRONMENT, f"{text}\n")
 
     def environment(self) -> dict[str, Any] | None:
         """The driver's facts; null where there are none. Raises DamagedBundle."""

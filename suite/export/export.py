@@ -79,7 +79,7 @@ def export_to(tool: str, paths: Sequence[Path], folder: Path) -> Exported:
     if os.path.lexists(folder) and not (folder.is_dir() and not any(folder.iterdir())):
         raise UsageError(f"{folder} is there already: name a new folder, or an empty one")
     found = read_entries(paths)
-    tags, problems = tags_by_path(Path(entry.path) for entry in found.entries)
+    tags, problems = tags_by_path(map(Path, found.paths()))
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         import_module(f"suite.export.tools.{tool}").write(folder, given(found.entries, tags))

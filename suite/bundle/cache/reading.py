@@ -43,8 +43,7 @@ def read(
         if record is not None:
             held = Bundle(folder.path, {**held.held, RECORD: record.encode()})
         content = b"" if evidence is None or before is None else _content(held.id, evidence, record, code)
-        derived = known(content) if content else None
-        derived = derived or _derived(examined(held, evidence), evidence)
+        derived = (known(content) if content else None) or _derived(examined(held, evidence), evidence)
         text = held.manifest_text()
     except (StillRunning, DamagedBundle) as error:
         return error
