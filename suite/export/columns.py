@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from functools import cache
+from functools import cached_property
 from typing import Any, Literal, get_args
 
 from suite.bundle.noise_model import Validity
@@ -53,19 +53,27 @@ class Column:
     def value(self, source: Source) -> Any:
         """Of the column's kind, or null: also where what was read is of another one, as facts of the environment may
         be, which whoever made the bundle chose."""
-        return _AS_KIND[self.kind](_at(source, self.read) if isinstance(self.read, str) else self.read(source))
+        return _AS_KIND[self.kind](self._read(source))
+
+    @cached_property
+    def _read(self) -> Callable[[Source], Any]:
+        return _reader(self.read) if isinstance(self.read, str) else self.read
 
 
-_names = cache(str.split)
+def _reader(way: str) -> Callable[[Source], Any]:
+    """Of null where a part of the way is not there."""
+    first, *names = way.split(".")
+    is_plain = "*" not in names
 
+    def read(source: Source) -> Any:
+        value: Any = getattr(source.entry, first)
+        for name in names if is_plain else [source.phase if name == "*" else name for name in names]:
+            if value is None:
+                return None
+            value = value.get(name) if type(value) is dict else getattr(value, name, None)
+        return value
 
-def _at(source: Source, way: str) -> Any:
-    """Null where a part of the way is not there."""
-    value: Any = source.entry
-    for name in _names(way, "."):
-        name = source.phase if name == "*" else name
-        value = value.get(name) if isinstance(value, dict) else getattr(value, name, None)
-    return value
+    return read
 
 
 def _text(value: Any) -> str | None:
