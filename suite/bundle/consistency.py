@@ -147,10 +147,9 @@ def _event_times(times: RankTimes, manifest: Manifest, slacks: Slacks) -> Iterat
     yield from _worst("event-times", too_long, "took {:.6g} s, but {:.6g} s went by between its event and the last")
     later = elapsed.copy()
     later[:, :1] = np.nan  # of the first, the set-up is in
-    too_short = [
-        _sums(f"the iterations of {rank_name(times.ranks[place])} after the first", later[place], seconds[place])
-        for place in np.flatnonzero(_mostly_beyond(later, seconds, slacks.between))
-    ]
+    beyond = _mostly_beyond(later, seconds, slacks.between)
+    names = [f"the iterations of {rank_name(rank)} after the first" for rank in times.ranks]
+    too_short = _sums(beyond, later, seconds, names.__getitem__)
     if _is_close(manifest):
         too_short += _each(later - seconds > slacks.between_once.of(seconds), seconds, later, name)
     yield from _worst("event-times", too_short, "took {:.6g} s, but {:.6g} s went by until the event at the end")
@@ -160,6 +159,17 @@ def _each(wrong: _Mask, claimed: Array, elapsed: Array, name: Callable[..., str]
     """Of every place that is wrong."""
     places = map(tuple, np.argwhere(wrong))
     return [(abs(claimed[at] - elapsed[at]), name(*at), claimed[at], elapsed[at]) for at in places]
+
+
+def _sums(beyond: _Mask, longer: Array, shorter: Array, name: Callable[..., str]) -> list[_Wrong]:
+    """Of all iterations of every place that is beyond."""
+    found = []
+    for at in map(tuple, np.argwhere(beyond)):
+        here, there = (np.moveaxis(times, 1, -1)[at] for times in (longer, shorter))
+        both = ~np.isnan(here) & ~np.isnan(there)
+        elapsed, claimed = math.fsum(here[both]), math.fsum(there[both])
+        found.append((elapsed - claimed, name(*at), claimed, elapsed))
+    return found
 
 
 def _phase_times(times: RankTimes, manifest: Manifest, slacks: Slacks) -> Iterator[Finding]:
@@ -180,19 +190,11 @@ def _phase_times(times: RankTimes, manifest: Manifest, slacks: Slacks) -> Iterat
     for place, phase in enumerate(times.first[:, 0]):  # the first of all follows the set-up
         later[place, 0, phase] = np.nan
     is_first = (times.first[:, :, None] == np.arange(len(times.phases))).any(axis=1)
-    beyond = np.where(
-        is_first,
-        _mostly_beyond(later, seconds, slacks.between),
-        _mostly_beyond(later, seconds, slacks.beside_phase),
+    between, beside = (_mostly_beyond(later, seconds, slack) for slack in (slacks.between, slacks.beside_phase))
+    beyond = np.where(is_first, between, beside)
+    too_short = _sums(
+        beyond, later, seconds, lambda place, phase: f"{times.phases[phase]} of {rank_name(times.ranks[place])}"
     )
-    too_short = [
-        _sums(
-            f"{times.phases[phase]} of {rank_name(times.ranks[place])}",
-            later[place, :, phase],
-            seconds[place, :, phase],
-        )
-        for place, phase in np.argwhere(beyond)
-    ]
     yield from _worst("phase-times", too_short, "took {:.6g} s in all, but {:.6g} s went by until its events")
 
 
@@ -306,13 +308,5 @@ def _mostly_beyond(longer: Array, shorter: Array, slack: Slack, fewest: int = _F
 
 def _worst(name: Within, found: Sequence[_Wrong], words: str) -> Iterator[Finding]:
     """One finding for all of a kind: the largest, and how many more."""
-    if found:
-        _, what, claimed, elapsed = max(found, key=lambda wrong: wrong[0])
-        more = f", and {len(found) - 1} more" if len(found) > 1 else ""
-        yield Finding(name=name, text=f"{what} {words.format(claimed, elapsed)}{more}")
-
-
-def _sums(what: str, longer: Array, shorter: Array) -> _Wrong:
-    both = ~np.isnan(longer) & ~np.isnan(shorter)
-    elapsed, claimed = math.fsum(longer[both]), math.fsum(shorter[both])
-    return elapsed - claimed, what, claimed, elapsed
+    ordered = sorted(found, key=lambda wrong: -wrong[0])
+    yield from one_of(name, [f"{what} {words.format(claimed, elapsed)}" for _, what, claimed, elapsed in ordered])

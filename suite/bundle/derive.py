@@ -16,7 +16,7 @@ from suite.bundle.per_manifest import once_per_manifest
 from suite.bundle.rates import details, phase_intervals, phases, steadiness, throughput, waits
 from suite.bundle.record import Environment, Evidence, Iterations, Record, RunFacts, Turns
 from suite.bundle.rollout import padding, realised_lengths, rollout, staleness, staleness_notes
-from suite.bundle.sides import overlap, training_side, with_periods_checked, with_sides_compared
+from suite.bundle.sides import overlap, training_side, with_sides_compared
 from suite.bundle.store import Bundle, OtherSchema, StillRunning
 from suite.bundle.timeline import Timeline, make_timeline
 from suite.bundle.utilisation import compute, impossible_figures
@@ -49,7 +49,6 @@ def derive(
         raise StillRunning(f"run {bundle.id} is still going on; its record is derived when it ends")
     training = training_side(events, manifest)
     timeline = with_sides_compared(events, make_timeline(training, manifest), manifest)
-    timeline = with_periods_checked(events, timeline, manifest)
     ranks = manifest.layout.ranks
     status, failure = ending(events, timeline, manifest)
     shares, stale = phases(timeline), staleness(events, timeline)
@@ -92,11 +91,12 @@ def derive(
             *_void_notes(timeline),
             *_gap_notes(events, timeline, rows > 1),
             *_clock_notes(events),
-            *_contradictions(events, manifest),
+            *not_as_asked(events, manifest),
+            *_version_notes(events),
             *staleness_notes(stale, manifest),
             *disturbance_notes(events),
             *work_notes,
-            *throttle_notes(events, timeline, manifest),
+            *throttle_notes(events, timeline),
         ),
         evidence=recorded_evidence(bundle, events, evidence),
     )
@@ -114,7 +114,7 @@ def record_of(bundle: Bundle, is_over: bool = False) -> Record:
 
 
 def _run_facts(events: Events, manifest: Manifest) -> RunFacts:
-    launch = events.of_driver(Launch)
+    launch, end = events.of_driver(Launch), events.of_driver(DriverEnd)
     if launch is not None and launch.ranks != manifest.layout.ranks:
         raise DamagedBundle(
             f"events/driver.jsonl launched {launch.ranks} ranks, the manifest has {manifest.layout.ranks}"
@@ -131,8 +131,8 @@ def _run_facts(events: Events, manifest: Manifest) -> RunFacts:
         strategy=_strategy(manifest),
         launcher=None if launch is None else launch.launcher,
         repeat=manifest.run.repeat,
-        started=_moment(launch, min(times, default=None)),
-        ended=_moment(events.of_driver(DriverEnd), max(times, default=None)),
+        started=launch.time if launch else min(times, default=None),
+        ended=end.time if end else max(times, default=None),
         workload=manifest.workload.name,
         scaling=manifest.workload.scaling,
         track=manifest.track,
@@ -155,21 +155,12 @@ def _turns(events: Events, timeline: Timeline, manifest: Manifest) -> Turns | No
             f"events/driver.jsonl has the run take turns with {' '.join(map(ascii, known.rows))[:200]}, but it "
             + ("is not among them" if is_asked else "was to be alone")
         )
-    return Turns(
-        start=known.start,
-        rows=tuple(known.rows),
-        begins=timeline.turns,
-        phases=timeline.phase_seconds,
-    )
+    return Turns(start=known.start, rows=tuple(known.rows), begins=timeline.turns, phases=timeline.phase_seconds)
 
 
 @once_per_manifest
 def _strategy(manifest: Manifest) -> str:
     return manifest.layout.strategy()
-
-
-def _moment(event: Event | None, otherwise: float | None) -> float | None:
-    return otherwise if event is None else event.time
 
 
 def _void_notes(timeline: Timeline) -> tuple[str, ...]:
@@ -213,10 +204,6 @@ def _clock_notes(events: Events) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _contradictions(events: Events, manifest: Manifest) -> tuple[str, ...]:
-    """Ranks that report another device, other packages or another version of the suite than asked for or each other."""
-    notes = list(not_as_asked(events, manifest))
+def _version_notes(events: Events) -> tuple[str, ...]:
     versions = sorted({start.suite_version for start in events.of_all(Start)})
-    if len(versions) > 1:
-        notes.append(f"ranks ran different versions of the suite: {', '.join(versions)}")
-    return tuple(notes)
+    return (f"ranks ran different versions of the suite: {', '.join(versions)}",) if len(versions) > 1 else ()

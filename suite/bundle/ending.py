@@ -17,15 +17,15 @@ def ending(events: Events, timeline: Timeline, manifest: Manifest) -> tuple[Stat
     A run is ok when the driver and every rank say so, nobody tells a failure and its work is one number. Without the
     driver's end event it was interrupted (the caller knows that no driver holds it). Only an ok run has no failure.
     """
-    end = events.of_driver(DriverEnd)
+    end, reported = events.of_driver(DriverEnd), _failure(events.of_driver(Failed), events)
     if end is None or end.status == "interrupted":
         evidence = "the driver was stopped by its user" if end else "the driver ended without writing its end"
-        return "interrupted", _reported(events) or Failure(kind="interrupted", phase=None, evidence=(evidence,))
+        return "interrupted", reported or Failure(kind="interrupted", phase=None, evidence=(evidence,))
     problems = _problems(events, end, timeline, manifest)
     if not problems:
         return "ok", None
     earliest = min(events.of_all(Failed), key=lambda event: (event.time, event.rank), default=None)
-    failure = _reported(events) or (earliest and _failure(earliest, events))
+    failure = reported or _failure(earliest, events)
     return "failed", failure or Failure(kind="unknown", phase=None, evidence=problems)
 
 
@@ -50,11 +50,8 @@ def _problems(events: Events, end: DriverEnd, timeline: Timeline, manifest: Mani
     return tuple(problems) if more <= 0 else (*problems[:_MOST_PROBLEMS], f"and {more} more")
 
 
-def _reported(events: Events) -> Failure | None:
-    event = events.of_driver(Failed)
-    return None if event is None else _failure(event, events)
-
-
-def _failure(event: Failed, events: Events) -> Failure:
+def _failure(event: Failed | None, events: Events) -> Failure | None:
+    if event is None:
+        return None
     iteration = event.iteration if derivation(events) >= 3 else None
     return Failure(kind=event.failure, phase=event.phase, evidence=tuple(event.evidence), iteration=iteration)

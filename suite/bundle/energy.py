@@ -29,8 +29,12 @@ def energy(events: Events, timeline: Timeline, manifest: Manifest) -> Energy | N
     Valid only when the iterations last 10 s together and every rank's device was sampled, with its energy, in each.
     Raises DamagedBundle for a window whose figures are no numbers.
     """
-    windows = _windows(events, timeline.counted, manifest.layout.ranks)
-    if not any(windows):
+    counted = frozenset(timeline.counted)
+    windows: list[_Windows] = [
+        {event.iteration: event.device for event in events.of(rank, Iteration) if event.iteration in counted}
+        for rank in range(manifest.layout.ranks)
+    ]
+    if all(window is None for rank in windows for window in rank.values()):
         return None
     seconds = sum(timeline.counted_seconds)
     reasons = []
@@ -49,37 +53,27 @@ def energy(events: Events, timeline: Timeline, manifest: Manifest) -> Energy | N
     )
 
 
-def throttle_notes(events: Events, timeline: Timeline, manifest: Manifest) -> tuple[str, ...]:
+def throttle_notes(events: Events, timeline: Timeline) -> tuple[str, ...]:
     """Which limits held the clocks back in counted iterations, as the sampler saw them."""
-    reasons = throttle_reasons(events, timeline, manifest)
-    return (f"clocks were held back by: {', '.join(sorted(reasons))}",) if reasons else ()
+    reasons = throttle_reasons(events, timeline)
+    return (f"clocks were held back by: {', '.join(reasons)}",) if reasons else ()
 
 
-def throttle_reasons(events: Events, timeline: Timeline, manifest: Manifest) -> set[str]:
-    """By NVML's names. Raises DamagedBundle for a window whose reasons are no texts."""
+def throttle_reasons(events: Events, timeline: Timeline) -> tuple[str, ...]:
+    """By NVML's names, sorted. Raises DamagedBundle for a window whose reasons are no texts."""
     reasons: set[str] = set()
-    windows = _windows(events, timeline.counted, manifest.layout.ranks)
-    for window in (window for rank in windows for window in rank.values() if window):
+    counted = frozenset(timeline.counted)
+    for window in (event.device for event in events.of_all(Iteration) if event.iteration in counted and event.device):
         found = window.get("throttle_reasons", [])
         if not isinstance(found, list) or not all(isinstance(reason, str) for reason in found):
             raise DamagedBundle("a device window's throttle_reasons are not a list of texts")
         reasons.update(found)
-    return reasons
-
-
-def _windows(events: Events, counted: Sequence[int], world: int) -> list[_Windows]:
-    """Of each rank, the device windows of its counted iterations, null where one carries none; empty for no window."""
-    indices = frozenset(counted)
-    windows: list[_Windows] = [
-        {event.iteration: event.device for event in events.of(rank, Iteration) if event.iteration in indices}
-        for rank in range(world)
-    ]
-    return windows if any(window is not None for rank in windows for window in rank.values()) else []
+    return tuple(sorted(reasons))
 
 
 def _sum_of_windows(windows: Sequence[_Windows]) -> _Total:
     """Each iteration by itself, which leaves out what passes between them."""
-    joules = [_known(window, "energy_joules") for rank in windows for window in rank.values()]
+    joules = [window_figure(window, "energy_joules") for rank in windows for window in rank.values()]
     known = [value for value in joules if value is not None]
     if len(known) < len(joules):
         return None, f"{len(joules) - len(known)} of {len(joules)} windows tell no energy"
@@ -95,9 +89,9 @@ def _stretches(windows: Sequence[_Windows], events: Events, turns: frozenset[int
     for rank in windows:
         for one in sorted(rank):
             if one - 1 not in rank or one in turns:
-                begins.append(_known(rank[one], "energy_counter_begin_joules"))
+                begins.append(window_figure(rank[one], "energy_counter_begin_joules"))
             if one + 1 not in rank or one + 1 in turns:
-                ends.append(_known(rank[one], "energy_counter_end_joules"))
+                ends.append(window_figure(rank[one], "energy_counter_end_joules"))
     used = [end - begin for begin, end in zip(begins, ends, strict=True) if begin is not None and end is not None]
     if len(used) < len(ends):
         missing = sum(reading is None for reading in (*begins, *ends))
@@ -105,13 +99,9 @@ def _stretches(windows: Sequence[_Windows], events: Events, turns: frozenset[int
     return (sum(used), None) if min(used) >= 0 else (None, "an energy counter went back")
 
 
-def _known(window: Mapping[str, Any] | None, name: str) -> float | None:
-    return None if window is None else window_figure(window, name)
-
-
-def window_figure(window: Mapping[str, Any], name: str) -> float | None:
+def window_figure(window: Mapping[str, Any] | None, name: str) -> float | None:
     """A number of a device window, null where it tells none. Raises DamagedBundle for anything else."""
-    value = window.get(name)
+    value = None if window is None else window.get(name)
     if value is None:
         return None
     if type(value) not in (int, float) or not 0 <= value < 1e18:

@@ -96,11 +96,6 @@ _PERIOD = (
     "an object of a publication's number, the staleness as samples by number, and roles with ranks and busy seconds"
 )
 _NOISE = "an object of numbers from 0 or nulls, with one such object as host"
-_Turns = Annotated[Together, Meta(description=_TURNS)]
-_Counts = Annotated[Work, Meta(description=_COUNTS)]
-_Rollout = Annotated[dict[str, Number | None], Meta(description=_ROLLOUT)]
-_Period = Annotated[Period, Meta(description=_PERIOD)]
-_Noise = Annotated[dict[str, Figure | dict[str, Figure | None] | None], Meta(description=_NOISE)]
 
 
 class Event(Struct, tag_field="kind", kw_only=True, gc=False, omit_defaults=True):
@@ -115,7 +110,7 @@ class Launch(Event, tag="launch", kw_only=True, gc=False):
     schema: Text
     launcher: Text
     ranks: Count
-    turns: _Turns | None = None
+    turns: Annotated[Together, Meta(description=_TURNS)] | None = None
 
     def __post_init__(self) -> None:
         if self.turns is not None and len(set(self.turns.rows)) < len(self.turns.rows):
@@ -169,16 +164,16 @@ class Memory(Event, tag="memory", kw_only=True, gc=False):
 class Iteration(Event, tag="iteration", kw_only=True, gc=False):
     iteration: Count
     seconds: IterationSeconds
-    counts: _Counts
+    counts: Annotated[Work, Meta(description=_COUNTS)]
     stats: Annotated[dict[str, Number | None], Meta(description="an object of numbers or nulls")]
     details: Annotated[dict[str, Seconds], Meta(description="an object of seconds by part")] | None = None
     skipped_steps: Count | None = None
-    rollout: _Rollout | None = None
+    rollout: Annotated[dict[str, Number | None], Meta(description=_ROLLOUT)] | None = None
     staleness: Count | None = None
-    asynchronous: _Period | None = None
+    asynchronous: Annotated[Period, Meta(description=_PERIOD)] | None = None
     own_timers: Annotated[dict[str, Seconds], Meta(description="an object of seconds by timer")] | None = None
     source: Literal["trainer"] | None = None
-    noise: _Noise | None = None
+    noise: Annotated[dict[str, Figure | dict[str, Figure | None] | None], Meta(description=_NOISE)] | None = None
     device: Free | None = None
 
     def __post_init__(self) -> None:
@@ -207,19 +202,11 @@ class RankEnd(Event, tag="end", kw_only=True, gc=False):
 
 
 #: Writer -> kind -> what it must hold.
+_OF_DRIVER: tuple[type[Event], ...] = (Launch, Failed, DriverEnd)
+_OF_RANK = (Start, Environment, Phase, Memory, Iteration, Turn, Heartbeat, Failed, RankEnd)
 FIELDS: dict[str, dict[str, type[Event]]] = {
-    "driver": {"launch": Launch, "failure": Failed, "end": DriverEnd},
-    "rank": {
-        "start": Start,
-        "environment": Environment,
-        "phase": Phase,
-        "memory": Memory,
-        "iteration": Iteration,
-        "turn": Turn,
-        "heartbeat": Heartbeat,
-        "failure": Failed,
-        "end": RankEnd,
-    },
+    writer: {str(kind.__struct_config__.tag): kind for kind in kinds}
+    for writer, kinds in (("driver", _OF_DRIVER), ("rank", _OF_RANK))
 }
 #: Fields with free content: storable again, or the bundle is damaged.
 FREE = ("facts", "device")

@@ -101,14 +101,14 @@ def read_events(folder: Path, manifest: Manifest, read: Read) -> Events:
         size += len(data)
         if size > most:
             raise DamagedBundle(f"the events up to {name} have more than the {most} bytes that are read")
-        events = _read_events(data, name, rank, notes)
+        events = events_in(data, name, rank, notes)
         count += len(events)
         if count > MOST_EVENTS:
             raise DamagedBundle(f"up to {name} there are more than the {MOST_EVENTS} events that are read")
         _check_rank(events, rank, manifest)
         ranks[rank] = events
     log = "events/driver.jsonl"
-    driver = _read_events(_content(log, read), log, None, notes)
+    driver = events_in(_content(log, read), log, None, notes)
     _check_driver(driver)
     return Events(driver=driver, ranks=ranks, notes=tuple(notes))
 
@@ -135,16 +135,13 @@ def _ranks_present(folder: Path, world: int) -> list[int]:
 
 def _content(name: str, read: Read) -> bytes:
     try:
-        return read(name, EVENTS_BYTES)
+        data = read(name, EVENTS_BYTES)
     except FileNotFoundError:
         return b""
-
-
-def _read_events(data: bytes, name: str, rank: int | None, notes: list[str]) -> tuple[Event, ...]:
     lines = data.count(b"\n")
     if lines > MOST_IN_FILE:
         raise DamagedBundle(f"{name} has {lines} events, more than the {MOST_IN_FILE} that are read")
-    return events_in(data, name, rank, notes)
+    return data
 
 
 def _check_rank(events: tuple[Event, ...], rank: int, manifest: Manifest) -> None:
@@ -154,7 +151,7 @@ def _check_rank(events: tuple[Event, ...], rank: int, manifest: Manifest) -> Non
         raise DamagedBundle(f"{name} does not begin with its start event")
     completed, has_ended = 0, False
     seen: set[object] = set()
-    within: dict[type[Event], set[str | None]] = {kind: set() for kind in _OF_ITERATIONS}
+    within: set[tuple[type[Event], str | None]] = set()
     for event in events:
         kind = type(event)
         if has_ended:
@@ -164,13 +161,12 @@ def _check_rank(events: tuple[Event, ...], rank: int, manifest: Manifest) -> Non
             if phase != SETUP:
                 if event.iteration != completed:  # type: ignore[attr-defined]
                     raise DamagedBundle(_follows(name, event, event.iteration, completed))  # type: ignore[attr-defined]
-                if phase in within[kind]:
+                if (kind, phase) in within:
                     raise DamagedBundle(f"{_place(name, event)}: {kind_of(event)} event is a repetition")
+                within.add((kind, phase))
                 if kind is Iteration:
                     completed += 1
-                    within = {one: set() for one in _OF_ITERATIONS}
-                else:
-                    within[kind].add(phase)
+                    within.clear()
                 continue
         elif isinstance(event, Failed):
             continue

@@ -13,7 +13,7 @@ from suite.bundle.events import Events
 from suite.bundle.facts import derivation
 from suite.bundle.files import DamagedBundle, open_plain
 from suite.bundle.record import Evidence
-from suite.bundle.store import DOCUMENTS, Bundle, HeldBundle
+from suite.bundle.store import DOCUMENTS, Bundle
 from suite.bundle.walk import NO_EVIDENCE
 from suite.spec.base import UsageError
 
@@ -21,7 +21,6 @@ from suite.spec.base import UsageError
 MOST_BYTES, MOST_FILES, _DEEPEST = 4 << 30, 1 << 20, 8
 #: From here on records name their evidence.
 _DERIVATION = 3
-_BLOCK_BYTES = 1 << 18
 #: Of a bundle that is derived from what was hashed; the files of a larger one are read twice, one after the other.
 _HELD_BYTES = 32 << 20
 
@@ -31,11 +30,8 @@ class TooMuchEvidence(DamagedBundle):
 
 
 def digest_of(bundle: Bundle) -> str:
-    """SHA-256 over the list of the bundle's files, 64 hexadecimal digits.
-
-    Raises DamagedBundle for a link, a pipe or another special file, and a name that such a list cannot hold;
-    TooMuchEvidence.
-    """
+    """SHA-256 over the list of the bundle's files, 64 hexadecimal digits. Raises TooMuchEvidence, and DamagedBundle for
+    a link, a pipe or another special file, and a name that such a list cannot hold."""
     return evidence_of(bundle).digest
 
 
@@ -49,19 +45,13 @@ def digest_if_any(bundle: Bundle) -> str | None:
 
 def evidence_of(bundle: Bundle) -> Evidence:
     """The digest and of how many files it is. Raises as ``digest_of``."""
-    return _read(bundle, 0)[0]
+    return read_once(bundle)[0]
 
 
 def read_once(bundle: Bundle) -> tuple[Evidence, Bundle]:
     """As ``evidence_of``, with the bundle to derive from the very bytes that were hashed: no file is opened twice."""
-    evidence, held = _read(bundle, _HELD_BYTES)
-    return evidence, HeldBundle(bundle.path, held)
-
-
-def _read(bundle: Bundle, most_held: int) -> tuple[Evidence, dict[str, bytes]]:
-    """With what a derivation reads, as long as that is no more than ``most_held`` bytes in all."""
     names, folder = evidence_files(bundle), os.fspath(bundle.path)
-    listed, held = hashlib.sha256(), {}
+    listed, held, most_held = hashlib.sha256(), {}, _HELD_BYTES
     for name in names:
         most = most_held if name in DOCUMENTS or name.startswith("events/") else 0
         digest, content = _hashed(f"{folder}/{name}", name, most)
@@ -69,7 +59,7 @@ def _read(bundle: Bundle, most_held: int) -> tuple[Evidence, dict[str, bytes]]:
             held[name] = content
             most_held -= len(content)
         listed.update(f"{digest}  {name}\n".encode())
-    return Evidence(digest=listed.hexdigest(), files=len(names)), held
+    return Evidence(digest=listed.hexdigest(), files=len(names)), Bundle(bundle.path, held)
 
 
 def evidence_files(bundle: Bundle) -> list[str]:
@@ -116,11 +106,14 @@ def _names(root: str) -> list[str]:
                 for entry in entries:
                     if entry.name.startswith("."):
                         continue
-                    name = prefix + _usable(entry.name, prefix)
+                    # names that sha256sum would write in another way than they are would make another list
+                    if not entry.name.isprintable() or "\\" in entry.name:
+                        shown = f"{prefix}{ascii(entry.name)[:80]}"
+                        raise DamagedBundle(f"{shown} is not a name of a file that a bundle has")
+                    name = prefix + entry.name
                     if entry.is_dir(follow_symlinks=False):
                         waiting.append(f"{name}/")
                     elif name not in NO_EVIDENCE:
-                        _require_plain(entry, name)
                         total += entry.stat(follow_symlinks=False).st_size
                         found.append(name)
         except OSError as error:
@@ -137,37 +130,16 @@ def _names(root: str) -> list[str]:
     return found
 
 
-def _require_plain(entry: os.DirEntry[str], name: str) -> None:
-    if entry.is_symlink():
-        raise DamagedBundle(f"{name} is a symbolic link")
-    if not entry.is_file(follow_symlinks=False):
-        raise DamagedBundle(f"{name} is not a regular file")
-
-
-def _usable(name: str, prefix: str) -> str:
-    """Names that ``sha256sum`` would write in another way than they are would make another list."""
-    if not name.isprintable() or "\\" in name:
-        raise DamagedBundle(f"{prefix}{ascii(name)[:80]} is not a name of a file that a bundle has")
-    return name
-
-
 def _hashed(path: str, name: str, most_held: int) -> tuple[str, bytes | None]:
     """Its SHA-256, and its content where that is no more than ``most_held`` bytes."""
-    digest, left, held = hashlib.sha256(), MOST_BYTES, bytearray()
     try:
         with open_plain(path, name, MOST_BYTES) as file:
-            most = min(_BLOCK_BYTES, os.fstat(file.fileno()).st_size + 1)
-            while block := file.read(most):
-                digest.update(block)
-                left -= len(block)
-                if MOST_BYTES - left <= most_held:
-                    held += block
-                if left < 0:
-                    raise TooMuchEvidence(f"{name} grows while it is read")
-                if len(block) < most:  # its end
-                    break
+            content = file.read(min(most_held, os.fstat(file.fileno()).st_size) + 1)
+            digest = hashlib.sha256(content)
+            if len(content) <= most_held:
+                return digest.hexdigest(), content
+            return hashlib.file_digest(file, lambda: digest).hexdigest(), None  # type: ignore[arg-type]
     except FileNotFoundError as error:
         raise DamagedBundle(f"{name} is gone while the bundle is read") from error
     except OSError as error:
         raise DamagedBundle(f"{name} cannot be read: {(error.strerror or str(error)).lower()}") from error
-    return digest.hexdigest(), bytes(held) if MOST_BYTES - left <= most_held else None

@@ -103,48 +103,24 @@ def parse_object(text: str, where: str) -> dict:
 
 def check_tree(value: Any, where: str) -> None:
     """Free-form facts must be storable again: shallow, finite, and text that is Unicode. Raises DamagedBundle."""
-    if not _is_plain(value):
-        _check_parts(value, where, DEPTH)
-
-
-def _is_plain(value: Any) -> bool:
-    """Whether it is storable at a glance, level by level; most is."""
-    level = [value]
-    for _ in range(DEPTH):
+    level, depth = [value], 0
+    while level:
         inside: list[Any] = []
         for part in level:
             kind = type(part)
-            if kind is dict:
+            if kind is dict or kind is list:
+                if depth == DEPTH:
+                    raise DamagedBundle(f"{where} is nested more than {DEPTH} levels deep")
                 inside += part
-                inside += part.values()
-            elif kind is list:
-                inside += part
-            elif (kind is str and not part.isascii()) or (
-                (kind is int or kind is float) and not -_MOST_INTEGER < part < _MOST_INTEGER
-            ):
-                return False
-        if not inside:
-            return True
-        level = inside
-    return False
-
-
-def _check_parts(value: Any, where: str, depth: int) -> None:
-    if value is None or type(value) is bool or (type(value) is int and abs(value) < _MOST_INTEGER):
-        return
-    if isinstance(value, (dict, list)):
-        if depth == 0:
-            raise DamagedBundle(f"{where} is nested more than {DEPTH} levels deep")
-        for key in value if isinstance(value, dict) else ():
-            _check_parts(key, where, depth)
-        for part in value.values() if isinstance(value, dict) else value:
-            _check_parts(part, where, depth - 1)
-    elif isinstance(value, (int, float)):
-        if type(value) is int or not math.isfinite(value):
-            raise DamagedBundle(f"{where} holds a number too large to read")
-    elif isinstance(value, str) and any("\ud800" <= char <= "\udfff" for char in value):
-        # half of a surrogate pair, which JSON can spell and UTF-8 cannot
-        raise DamagedBundle(f"{where} holds text that is not Unicode")
+                if kind is dict:
+                    inside += part.values()
+            elif kind is int or kind is float:
+                if not -_MOST_INTEGER < part < _MOST_INTEGER and (kind is int or not math.isfinite(part)):
+                    raise DamagedBundle(f"{where} holds a number too large to read")
+            elif kind is str and not part.isascii() and any("\ud800" <= char <= "\udfff" for char in part):
+                # half of a surrogate pair, which JSON can spell and UTF-8 cannot
+                raise DamagedBundle(f"{where} holds text that is not Unicode")
+        level, depth = inside, depth + 1
 
 
 def first_line(error: ValidationError) -> str:

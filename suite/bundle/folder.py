@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from suite.bundle.facts import inner
 from suite.bundle.findings import Among, Finding
 from suite.bundle.record import Record
 from suite.bundle.walk import ATTIC
@@ -78,12 +79,7 @@ def folder_findings(
     """
     ordered = _by_start(traces)
     return _by_path(
-        [
-            *_copies(ordered),
-            *_folder_names(ordered),
-            *_missing_repeats(ordered, bundles, named),
-            *_overlaps(ordered),
-        ]
+        [*_copies(ordered), *_folder_names(ordered), *_missing_repeats(ordered, bundles, named), *_overlaps(ordered)]
     )
 
 
@@ -112,10 +108,9 @@ def _by_path(all_found: Iterable[tuple[Trace, Among, str]]) -> dict[Path, tuple[
 
 
 def _host(record: Record) -> str | None:
-    driver = record.environment.driver or {}
-    machine = driver.get("host")
-    host = machine.get("host") if isinstance(machine, dict) else None
-    alone = record.run.launcher == "local" or (record.run.launcher == "docker" and driver.get("runs_at_once") == 1)
+    driver, launcher = record.environment.driver, record.run.launcher
+    host = inner(driver, "host", "host")
+    alone = launcher == "local" or (launcher == "docker" and inner(driver, "runs_at_once") == 1)
     return host if isinstance(host, str) and alone else None
 
 
@@ -170,18 +165,11 @@ def _run_ids(traces: Sequence[Trace]) -> _Found:
         first_in: dict[str, tuple[int, Trace]] = {}  # a run that comes again every night is in many folders
         for index, trace in enumerate(ordered):
             place = os.path.abspath(trace.path)
-            around = [first_in[folder] for folder in _above(place) if folder in first_in]
+            around = [first_in[folder] for folder in map(str, Path(place).parents) if folder in first_in]
             above = min(around, key=lambda one: one[0])[1] if around else None
             first_in.setdefault(os.path.abspath(trace.path.parent), (index, trace))
             if above is not None and (trace.digest is None or trace.digest != above.digest):
                 yield trace, "run-id", f"is run {trace.run_id} with other content than {above.path}"
-
-
-def _above(path: str) -> Iterator[str]:
-    """Every folder that a path lies in."""
-    while (folder := os.path.dirname(path)) != path:
-        yield folder
-        path = folder
 
 
 def _folder_names(traces: Sequence[Trace]) -> _Found:
@@ -215,11 +203,6 @@ def _missing_repeats(traces: Sequence[Trace], bundles: Collection[str], named: C
             yield first, "missing-repeat", f"{', '.join(ids[:_NAMED])}{more} of {last} repeats not in {folder or '.'}"
 
 
-def _are_together(one: Trace, other: Trace) -> bool:
-    """Copies of one run, or runs that took turns."""
-    return one.started == other.started or (one.start is not None and one.start == other.start)
-
-
 def _overlaps(traces: Sequence[Trace]) -> _Found:
     """Runs of a plan on one host follow each other, unless they were asked for at one time or took turns."""
     last: dict[tuple[str, str], Trace] = {}
@@ -227,7 +210,8 @@ def _overlaps(traces: Sequence[Trace]) -> _Found:
         if trace.host is None or trace.started is None or trace.ended is None:
             continue
         before = last.get((trace.plan, trace.host))
-        if before is not None and before.ended is not None and not _are_together(before, trace):
+        took_turns = before is not None and before.start is not None and before.start == trace.start
+        if before and before.ended is not None and before.started != trace.started and not took_turns:
             overlap = min(before.ended, trace.ended) - trace.started
             if overlap > _OVERLAP_SECONDS:
                 text = f"ran for {overlap:.6g} s at the same time on {trace.host} as {before.path}"

@@ -61,8 +61,7 @@ def _repeat_of(known: tuple[int, Manifest] | None, run: bytes, names: int) -> Ma
     if known is None or names != known[0] + run.count(b'":'):
         return None
     try:
-        body = parse_object(run.decode(), "run")
-        _check_numbers({"run": body}, "run")
+        _check_numbers({"run": parse_object(run.decode(), "run")}, "run")
         return known[1].model_copy(update={"run": Run.model_validate_json(run)})
     except (ValidationError, DamagedBundle):
         return None
@@ -71,7 +70,9 @@ def _repeat_of(known: tuple[int, Manifest] | None, run: bytes, names: int) -> Ma
 def _read(text: str, body: Mapping[str, Any], name: str) -> Manifest:
     if "schema" in body and body["schema"] != MANIFEST_SCHEMA:
         raise DamagedBundle(not_read(name, body["schema"], MANIFEST_SCHEMA))
-    _refuse_files(body, name)
+    named = lengths_as_text(body)
+    if named is not None:  # a bundle must not have files of the machine read that it lies on
+        raise DamagedBundle(f"{name}: workload.{named} is text, must be an object")
     _check_numbers(body, name)
     try:
         manifest = Manifest.model_validate_json(text)
@@ -90,36 +91,21 @@ def _check_numbers(body: Mapping[str, Any], file: str) -> None:
         raise DamagedBundle(f"{file}: {printable('.'.join(beyond))[:200]} is larger than {MOST}")
 
 
-def _refuse_files(body: Mapping[str, Any], file: str) -> None:
-    """A bundle must not have files of the machine read that it lies on. Raises DamagedBundle."""
-    name = lengths_as_text(body)
-    if name is not None:
-        raise DamagedBundle(f"{file}: workload.{name} is text, must be an object")
-
-
 def _check_content(manifest: Manifest, file: str) -> None:
-    """A layout that does not divide has no floor, and ranks beyond any cluster would keep the reader busy.
-
-    Raises DamagedBundle.
-    """
+    """A layout that does not divide has no floor, ranks beyond any cluster would keep the reader busy, and no sample is
+    longer than the workload's longest. Raises DamagedBundle."""
     if manifest.layout.ranks > MOST_RANKS:
         raise DamagedBundle(f"{file}: {manifest.layout.ranks} ranks are more than the {MOST_RANKS} that are read")
-    _check_lengths(manifest, file)
+    drawn, workload = manifest.work.lengths, manifest.workload
+    most = () if drawn is None else ((drawn.prompt, workload.prompt_tokens), (drawn.response, workload.new_tokens))
+    for lengths, longest in most:
+        if max(lengths, default=0) > longest:
+            raise DamagedBundle(f"{file}: work.lengths has a sample beyond the workload's longest, {longest} tokens")
     errors = layout_errors(manifest.size, manifest.workload, manifest.layout)
     if errors:
         raise DamagedBundle(f"{file}: {errors[0]}")
     if not _work_follows(manifest):
         raise DamagedBundle(f"{file}: work is not what workload and layout give")
-
-
-def _check_lengths(manifest: Manifest, file: str) -> None:
-    """No sample is longer than the workload's longest. Raises DamagedBundle."""
-    drawn, workload = manifest.work.lengths, manifest.workload
-    if drawn is None:
-        return
-    for lengths, most in ((drawn.prompt, workload.prompt_tokens), (drawn.response, workload.new_tokens)):
-        if max(lengths, default=0) > most:
-            raise DamagedBundle(f"{file}: work.lengths has a sample beyond the workload's longest, {most} tokens")
 
 
 def _work_follows(manifest: Manifest) -> bool:

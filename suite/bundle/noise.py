@@ -33,11 +33,6 @@ class HostUse:
     used: float
     others: float
 
-    @property
-    def is_enough(self) -> bool:
-        """Whether the run would have had a CPU for each of its threads if it had been alone."""
-        return self.needed is None or self.needed <= self.cpus
-
 
 @dataclass(frozen=True)
 class Heard:
@@ -65,7 +60,7 @@ def hear(events: Events, training: Events, timeline: Timeline, manifest: Manifes
     return Heard(ranks, hosts, tuple(use for use in uses if use is not None), _lateness(training, timeline.counted))
 
 
-def summarise(heard: Heard, events: Events, timeline: Timeline, manifest: Manifest) -> Noise:
+def summarise(heard: Heard, events: Events, timeline: Timeline) -> Noise:
     """Raises DamagedBundle for a device window whose figures are no numbers."""
     ranks, hosts = heard.ranks, heard.hosts
     devices = _windows(events, timeline.counted, "device")
@@ -81,12 +76,12 @@ def summarise(heard: Heard, events: Events, timeline: Timeline, manifest: Manife
         steal_share=_rate(hosts, "steal_seconds", per=("steal_seconds", "busy_seconds")),
         cpu_pressure_share=_rate(hosts, "cpu_pressure_seconds"),
         memory_pressure_share=_rate(hosts, "memory_pressure_seconds"),
-        load=_gauge(hosts, "load"),
-        runnable=_gauge(hosts, "runnable"),
-        cpu_mhz=_clock({rank: [window.get("cpu_mhz") for window in known] for rank, known in ranks.items()}),
+        load=_spread(_values(hosts, "load")),
+        runnable=_spread(_values(hosts, "runnable")),
+        cpu_mhz=_clock(_values(ranks, "cpu_mhz")),
         device_mhz=_clock(_figures(devices, "sm_clock_mhz_mean")),
         device_temperature=_spread(_figures(devices, "temperature_max")),
-        device_throttling=tuple(sorted(throttle_reasons(events, timeline, manifest))),
+        device_throttling=throttle_reasons(events, timeline),
         device_others=_spread(_figures(devices, "other_processes")),
         stragglers=_stragglers(heard.late, timeline),
     )
@@ -112,8 +107,8 @@ def _rate(
     return Spread(mean=math.fsum(above for above, _ in known.values()) / whole, worst=shares[worst], rank=worst)
 
 
-def _gauge(hosts: Mapping[int, Sequence[_Window]], name: str) -> Spread | None:
-    return _spread({rank: [window.get(name) for window in known] for rank, known in hosts.items()})
+def _values(windows: Mapping[int, Sequence[_Window]], name: str) -> dict[int, list[float | None]]:
+    return {rank: [window.get(name) for window in known] for rank, known in windows.items()}
 
 
 def _spread(values: Mapping[int, Sequence[float | None]]) -> Spread | None:
@@ -153,11 +148,7 @@ def _figures(devices: Mapping[int, Sequence[_Window]], name: str) -> dict[int, l
 
 
 def _use(
-    rank: int,
-    host: Sequence[_Window],
-    ranks: Mapping[int, list[_Window]],
-    peers: Sequence[int],
-    manifest: Manifest,
+    rank: int, host: Sequence[_Window], ranks: Mapping[int, list[_Window]], peers: Sequence[int], manifest: Manifest
 ) -> HostUse | None:
     """Of the CPUs that ``rank`` tells of and its ``peers`` run on too; null where one of them does not tell its own."""
     busy, seconds, cpus = total(host, "busy_seconds"), total(host, "seconds"), host[0].get("cpus")

@@ -32,13 +32,14 @@ def memory(events: Events, counted: Sequence[int], manifest: Manifest) -> Memory
     per_rank = list(map(_largest_of_phases, by_phase))
     peaks = _over_ranks(per_rank, max)
     floor = _floor(manifest, 1 if derivation(events) == 1 else 2)
-    reserved = peaks.peak_allocated_bytes if manifest.measure.device == "cpu" else peaks.peak_reserved_bytes
+    allocated = peaks.peak_allocated_bytes
+    reserved = allocated if manifest.measure.device == "cpu" else peaks.peak_reserved_bytes
     return Memory(
         **dict(peaks),
         resident_baseline_bytes=_baseline(events, world),
         theoretical_minimum_bytes=floor.bytes,
-        efficiency=_ratio(floor.bytes, reserved),
-        efficiency_allocated=_ratio(floor.bytes, peaks.peak_allocated_bytes),
+        efficiency=floor.bytes / reserved if reserved else None,
+        efficiency_allocated=floor.bytes / allocated if allocated else None,
         by_phase={
             phase: _over_ranks([rank.get(phase, _NOTHING) for rank in by_phase], max)
             for phase in dict.fromkeys(phase for rank in by_phase for phase in rank)
@@ -117,7 +118,3 @@ def _baseline(events: Events, world: int) -> int | None:
             raise DamagedBundle(f"events/rank-{rank}.jsonl: resident_baseline_bytes is {ascii(value)[:40]}, not bytes")
         found.append(value)
     return max(found)
-
-
-def _ratio(floor: int, peak: int | None) -> float | None:
-    return floor / peak if peak else None

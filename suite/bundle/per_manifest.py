@@ -2,26 +2,23 @@
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import Any, TypeVar, cast
 
 from suite.spec.manifest import Manifest
 
 _MOST_KNOWN = 1024
-_Rest = ParamSpec("_Rest")
-_Made = TypeVar("_Made")
+_Make = TypeVar("_Make", bound=Callable[..., Any])
 
 
-def once_per_manifest(
-    make: Callable[Concatenate[Manifest, _Rest], _Made],
-) -> Callable[Concatenate[Manifest, _Rest], _Made]:
+def once_per_manifest(make: _Make) -> _Make:
     """For a function of a manifest and of values that can be keys, which does not look at the manifest's ``run``.
 
     The hash of a manifest covers the rest. What is made must not be changed by whoever gets it.
     """
-    known: dict[tuple, _Made] = {}
+    known: dict[tuple, Any] = {}
 
     @wraps(make)
-    def made(manifest: Manifest, *rest: _Rest.args, **named: _Rest.kwargs) -> _Made:
+    def made(manifest: Manifest, *rest: Any, **named: Any) -> Any:
         key = (manifest.hash, *rest, *named.items())
         if key not in known:
             if len(known) >= _MOST_KNOWN:
@@ -29,4 +26,4 @@ def once_per_manifest(
             known[key] = make(manifest, *rest, **named)
         return known[key]
 
-    return made
+    return cast(_Make, made)

@@ -4,8 +4,7 @@ Where a rank reported nothing an array holds NaN, which is no longer and no shor
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,19 +36,15 @@ class RankTimes:
 
     def of(self, ranks: slice) -> "RankTimes":
         """Some of the ranks, by their places."""
-        parts: dict[str, Any] = {
-            name: getattr(self, name)[ranks]
-            for name in ("ranks", "seconds", "elapsed", "by_trainer", "own", "wait", "since", "first")
-        }
-        return RankTimes(phases=self.phases, **parts)
+        return replace(self, **{name: value[ranks] for name, value in vars(self).items() if name != "phases"})
 
 
 def times_of(ranks: Mapping[int, tuple[Event, ...]]) -> RankTimes:
     """Of checked events: iterations are numbered from 0 without a gap, and have each phase at most once."""
     phases: dict[str, int] = {}
-    rows = [_Row(events, phases) for events in ranks.values()]
-    iterations = max((len(row.seconds) for row in rows), default=0)
-    flat, cube = (len(rows), iterations), (len(rows), iterations, len(phases))
+    rows = [_row(events, phases) for events in ranks.values()]
+    most = max((len(iterations) for iterations, _ in rows), default=0)
+    flat, cube = (len(rows), most), (len(rows), most, len(phases))
     times = RankTimes(
         ranks=tuple(ranks),
         phases=tuple(phases),
@@ -61,48 +56,41 @@ def times_of(ranks: Mapping[int, tuple[Event, ...]]) -> RankTimes:
         since=np.full(cube, np.nan),
         first=np.full(flat, -1),
     )
-    for place, row in enumerate(rows):
-        count = len(row.seconds)
-        times.seconds[place, :count] = row.seconds
-        times.elapsed[place, :count] = row.elapsed
-        times.by_trainer[place, :count] = row.by_trainer
-        times.first[place, :count] = row.first
-        if row.cells:
-            of_phases = np.array(row.cells)
+    of_iterations = (times.seconds, times.elapsed, times.by_trainer, times.first)
+    for place, (iterations, cells) in enumerate(rows):
+        if iterations:
+            for array, values in zip(of_iterations, zip(*iterations, strict=True), strict=True):
+                array[place, : len(values)] = values
+        if cells:
+            of_phases = np.array(cells)
             at = (of_phases[:, 0].astype(np.int64), of_phases[:, 1].astype(np.int64))
             times.own[place][at], times.wait[place][at], times.since[place][at] = of_phases[:, 2:].T
     return times
 
 
-class _Row:
-    """One rank: ``cells`` are (iteration, phase, own, wait, since)."""
-
-    def __init__(self, events: tuple[Event, ...], phases: dict[str, int]) -> None:
-        self.seconds: list[float] = []
-        self.elapsed: list[float] = []
-        self.by_trainer: list[bool] = []
-        self.first: list[int] = []
-        self.cells: list[tuple[float, ...]] = []
-        nan = float("nan")
-        waiting: list[tuple[float, ...]] = []
-        before = iteration_before = nan
-        for event in events:
-            kind = type(event)
-            if kind is Memory or kind is Environment:
-                if not self.seconds and not waiting:
-                    iteration_before = event.time
-            elif isinstance(event, Phase):
-                place = phases.setdefault(event.phase, len(phases))
-                waiting.append((event.iteration, place, event.seconds, event.wait_seconds, event.time - before))
-            elif isinstance(event, Iteration):
-                self.seconds.append(event.seconds)
-                self.elapsed.append(event.time - iteration_before)
-                self.by_trainer.append(event.source == TRAINER)
-                self.first.append(int(waiting[0][1]) if waiting else -1)
-                self.cells += waiting
-                waiting, iteration_before = [], event.time
-            elif kind is Turn:  # others worked until now
+def _row(events: tuple[Event, ...], phases: dict[str, int]) -> tuple[list[tuple[float, ...]], list[tuple[float, ...]]]:
+    """Of one rank (seconds, elapsed, by its trainer, first phase) of each iteration, and of their phases (iteration,
+    phase, own, wait, since)."""
+    iterations: list[tuple[float, ...]] = []
+    cells: list[tuple[float, ...]] = []
+    waiting: list[tuple[float, ...]] = []
+    before = iteration_before = float("nan")
+    for event in events:
+        kind = type(event)
+        if kind is Memory or kind is Environment:
+            if not iterations and not waiting:
                 iteration_before = event.time
-            else:
-                continue
-            before = event.time
+        elif isinstance(event, Phase):
+            place = phases.setdefault(event.phase, len(phases))
+            waiting.append((event.iteration, place, event.seconds, event.wait_seconds, event.time - before))
+        elif isinstance(event, Iteration):
+            first = waiting[0][1] if waiting else -1
+            iterations.append((event.seconds, event.time - iteration_before, event.source == TRAINER, first))
+            cells += waiting
+            waiting, iteration_before = [], event.time
+        elif kind is Turn:  # others worked until now
+            iteration_before = event.time
+        else:
+            continue
+        before = event.time
+    return iterations, cells

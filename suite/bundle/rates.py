@@ -9,15 +9,7 @@ from suite.bundle.facts import derivation
 from suite.bundle.record import Counts, Estimate, Phase, Phases, SteadyState, Throughput, Wait
 from suite.bundle.timeline import Timeline
 from suite.spec.phases import ALL, REMAINDER, PhaseSpec
-from suite.stats.intervals import (
-    HalfWidth,
-    Interval,
-    RunSeconds,
-    by_lag_one,
-    by_slow_waves,
-    mean_interval,
-    rate_interval,
-)
+from suite.stats import intervals
 from suite.stats.steady_state import TEST, TEST_OF_ORDER, steady_state
 
 CONVENTION = (
@@ -31,7 +23,9 @@ def throughput(events: Events, timeline: Timeline, ranks: int) -> Throughput | N
     counts = timeline.counts
     if counts is None or not timeline.counted:
         return None
-    samples = rate_interval(RunSeconds(counts.samples, timeline.counted_seconds), _half_width(events))
+    samples = intervals.rate_interval(
+        intervals.RunSeconds(counts.samples, timeline.counted_seconds), _half_width(events)
+    )
     tokens = samples.scaled((counts.prompt_tokens + counts.response_tokens) / counts.samples)
     return Throughput(
         samples_per_second=_estimate(samples),
@@ -60,7 +54,10 @@ def phase_intervals(events: Events, timeline: Timeline) -> dict[str, Estimate] |
     if derivation(events) < 2 or not timeline.counted:
         return None
     half_width = _half_width(events)
-    return {name: _estimate(mean_interval(values, half_width)) for name, values in _counted_seconds(timeline).items()}
+    return {
+        name: _estimate(intervals.mean_interval(values, half_width))
+        for name, values in _counted_seconds(timeline).items()
+    }
 
 
 def _counted_seconds(timeline: Timeline) -> dict[str, list[float]]:
@@ -107,11 +104,11 @@ def steadiness(events: Events, timeline: Timeline, warmup: int) -> SteadyState:
     )
 
 
-def _half_width(events: Events) -> HalfWidth:
-    return by_slow_waves if derivation(events) >= 3 else by_lag_one
+def _half_width(events: Events) -> intervals.HalfWidth:
+    return intervals.by_slow_waves if derivation(events) >= 3 else intervals.by_lag_one
 
 
-def _estimate(interval: Interval) -> Estimate:
+def _estimate(interval: intervals.Interval) -> Estimate:
     return Estimate(value=interval.value, low=interval.low, high=interval.high)
 
 

@@ -52,8 +52,7 @@ class Failure(Frozen):
     phase: str | None = Field(description="the phase it was in; null: unknown or outside of any")
     evidence: tuple[str, ...]
     iteration: int | None = Field(
-        default=None,
-        description="the iteration it was in; null: unknown, outside of any, or an older bundle",
+        default=None, description="the iteration it was in; null: unknown, outside of any, or an older bundle"
     )
 
 

@@ -36,7 +36,7 @@ def removable(path: Path) -> Removable:
     if bundle.running():
         raise UsageError(f"{path} is being run: wait for its end, or stop its driver")
     _refuse_submitted(bundle)
-    sizes = _sizes(bundle.path)
+    sizes = [file.lstat().st_size for file in bundle.path.rglob("*") if file.is_symlink() or not file.is_dir()]
     return Removable(Bundle(path), len(sizes), sum(sizes))
 
 
@@ -68,15 +68,3 @@ def _refuse_submitted(bundle: Bundle) -> None:
             f"{bundle.path.name} was submitted to a cluster: suite cancel ends it, and suite clean removes what is "
             "left of it once it was collected"
         )
-
-
-def _sizes(folder: Path) -> list[int]:
-    """Bytes of every file below, links as themselves."""
-    found = []
-    for root, _, names in os.walk(folder):
-        for name in names:
-            try:
-                found.append(os.lstat(os.path.join(root, name)).st_size)
-            except OSError:
-                continue
-    return found

@@ -5,15 +5,19 @@ old the samples of each were, and how long each role of the devices worked in it
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
+
+import numpy as np
 
 from suite.bundle.event_fields import Iteration, Period, Phase
 from suite.bundle.events import Events
 from suite.bundle.findings import Finding, one_of
 from suite.bundle.overlap_model import Overlap, OverlapRole, OverlapSide
 from suite.bundle.peaks import side_peaks
+from suite.bundle.rank_times import Array
+from suite.bundle.record import Counts
 from suite.bundle.timeline import Timeline
 from suite.spec.manifest import Manifest
 
@@ -21,17 +25,36 @@ from suite.spec.manifest import Manifest
 GENERATION = "generation"
 #: The phase with which a period ends.
 _PUBLICATION = "sync"
+GENERATE = "generate"
+#: What the generation side does; a trainer's clock tells all phases on all of its ranks.
+_GENERATION_PHASES = frozenset((_PUBLICATION, GENERATE))
+#: What the generation side must have done as much of as was trained on.
+_SHARED_COUNTS = ("samples", "prompt_tokens", "response_tokens")
 #: What a role is told to have worked may be above what there was: a share of it, and seconds of each rank.
 _ROUNDING_SHARE, _ROUNDING_SECONDS = 0.002, 0.002
 
 
-def with_periods_checked(events: Events, timeline: Timeline, manifest: Manifest) -> Timeline:
-    """The timeline without its counts where what was consumed in a period is not told, or is not what was asked for."""
-    problem = _problem(events, timeline, manifest) if timeline.counts is not None else None
+def with_sides_compared(events: Events, timeline: Timeline, manifest: Manifest) -> Timeline:
+    """The timeline without its counts where a generation rank tells other work than was trained on, or what a period
+    consumed is not told, or is not what was asked for."""
+    if timeline.counts is None:
+        return timeline
+    generating = generation_side(events, manifest)
+    problem = _other_work(generating, timeline, timeline.counts) or _wrong_periods(events, timeline, manifest)
     return timeline if problem is None else replace(timeline, counts=None, counts_problem=problem)
 
 
-def _problem(events: Events, timeline: Timeline, manifest: Manifest) -> str | None:
+def _other_work(generating: Events, timeline: Timeline, counts: Counts) -> str | None:
+    for event in generating.of_all(Iteration):
+        for name in _SHARED_COUNTS if event.iteration in timeline.counted else ():
+            known, wanted = getattr(event.counts, name), getattr(counts, name)
+            if known != wanted:
+                where = f"on rank {event.rank} in iteration {event.iteration}, which generates"
+                return f"{name} is {known} {where}, but {wanted} where it is trained"
+    return None
+
+
+def _wrong_periods(events: Events, timeline: Timeline, manifest: Manifest) -> str | None:
     if not manifest.layout.asynchronous:
         teller = next((event for event in events.of_all(Iteration) if event.asynchronous), None)
         if teller is None:
@@ -187,13 +210,6 @@ def _shares(known: Sequence[Period]) -> dict[str, float]:
     return {str(age): count / consumed for age, count in sorted(samples.items()) if count}
 
 
-GENERATE = "generate"
-#: What the generation side does; a trainer's clock tells all phases on all of its ranks.
-_GENERATION_PHASES = frozenset(("sync", GENERATE))
-#: What the generation side must have done as much of as was trained on.
-_SHARED_COUNTS = ("samples", "prompt_tokens", "response_tokens")
-
-
 def training_side(events: Events, manifest: Manifest) -> Events:
     """The events without those of ranks that generate alone; of a colocated run all of them."""
     return _only(events, range(manifest.layout.training_ranks))
@@ -209,11 +225,9 @@ def overlap(events: Events, timeline: Timeline, manifest: Manifest) -> Overlap |
     if manifest.layout.placement != "split":
         return None
     training, generating = training_side(events, manifest), generation_side(events, manifest)
-    completed = [
-        {event.iteration for event in generating.of(rank, Iteration)}
-        for rank in range(manifest.layout.training_ranks, manifest.layout.ranks)
-    ]
-    both = [index for index in timeline.counted if all(index in done for done in completed)]
+    ranks = range(manifest.layout.training_ranks, manifest.layout.ranks)
+    completed = min(len(generating.of(rank, Iteration)) for rank in ranks)
+    both = [index for index in timeline.counted if index < completed]
     if not both:
         return None
     trains = _phase_seconds(training, both)
@@ -223,41 +237,15 @@ def overlap(events: Events, timeline: Timeline, manifest: Manifest) -> Overlap |
     generates = _phase_seconds(generating, both)
     if manifest.backend.kind == "trainer":
         generates = {name: seconds for name, seconds in generates.items() if name in _GENERATION_PHASES}
-    busy = math.fsum(generates.values())
+    busy, whole = math.fsum(generates.values()), _mean_of_slowest(generating.times.seconds[:, both])
     return Overlap(
         exposed_generate_seconds=exposed,
         generation_busy_seconds=generates.get(GENERATE, 0.0),
         sides={
-            "training": _side(
-                training, both, trains, math.fsum(trains.values()) - trains.get(GENERATE, 0.0), waiting=exposed
-            ),
-            "generation": _side(
-                generating,
-                both,
-                generates,
-                busy,
-                waiting=max(0.0, _mean_seconds(generating.of_all(Iteration), both) - busy),
-            ),
+            "training": _side(training, both, trains, math.fsum(trains.values()) - exposed, waiting=exposed),
+            "generation": _side(generating, both, generates, busy, waiting=max(0.0, whole - busy)),
         },
     )
-
-
-def with_sides_compared(events: Events, timeline: Timeline, manifest: Manifest) -> Timeline:
-    """The timeline without its counts where a generation rank tells other work than was trained on."""
-    counts = timeline.counts
-    if counts is None:
-        return timeline
-    for event in generation_side(events, manifest).of_all(Iteration):
-        if event.iteration in timeline.counted:
-            for name in _SHARED_COUNTS:
-                known, wanted = getattr(event.counts, name), getattr(counts, name)
-                if known != wanted:
-                    problem = (
-                        f"{name} is {known} on rank {event.rank} in iteration {event.iteration}, which generates, but "
-                        f"{wanted} where it is trained"
-                    )
-                    return replace(timeline, counts=None, counts_problem=problem)
-    return timeline
 
 
 def _only(events: Events, ranks: range) -> Events:
@@ -277,16 +265,10 @@ def _side(events: Events, counted: Sequence[int], phases: dict[str, float], busy
 
 def _phase_seconds(events: Events, counted: Sequence[int]) -> dict[str, float]:
     """Mean seconds of each phase that this side has, in the order of its iterations."""
-    by_phase: dict[str, list[Phase]] = {}
-    for event in events.of_all(Phase):
-        by_phase.setdefault(event.phase, []).append(event)
-    return {name: _mean_seconds(known, counted) for name, known in by_phase.items()}
+    own = np.nan_to_num(events.times.own[:, counted])
+    return {name: _mean_of_slowest(own[:, :, place]) for place, name in enumerate(events.times.phases)}
 
 
-def _mean_seconds(known: Iterable[Phase | Iteration], counted: Sequence[int]) -> float:
-    """Of each iteration the slowest rank, then the mean."""
-    slowest: dict[int, float] = {}
-    for event in known:
-        if event.iteration in counted:
-            slowest[event.iteration] = max(slowest.get(event.iteration, 0.0), event.seconds)
-    return math.fsum(slowest.values()) / len(counted)
+def _mean_of_slowest(seconds: Array) -> float:
+    """By rank and iteration: of each iteration the slowest rank, then the mean."""
+    return math.fsum(seconds.max(axis=0).tolist()) / seconds.shape[1]

@@ -7,8 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -87,7 +86,10 @@ class DriverLog:
 
 @dataclass(frozen=True)
 class Bundle:
+    """``held``: files that were read already, by their names; others are read from the disk."""
+
     path: Path
+    held: Mapping[str, bytes] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
     @contextmanager
@@ -147,9 +149,8 @@ class Bundle:
 
     def write_environment(self, facts: dict[str, Any]) -> None:
         """What the driver saw before it started. Raises UsageError when it cannot be written."""
-        replace_atomically(
-            self.path / _ENVIRONMENT, json.dumps(facts, indent=2, sort_keys=True, allow_nan=False) + "\n"
-        )
+        text = json.dumps(facts, indent=2, sort_keys=True, allow_nan=False)
+        replace_atomically(self.path / _ENVIRONMENT, f"{text}\n")
 
     def environment(self) -> dict[str, Any] | None:
         """The driver's facts; null where there are none. Raises DamagedBundle."""
@@ -239,27 +240,9 @@ class Bundle:
 
     def _bytes(self, name: str, limit_bytes: int) -> bytes:
         """Raises FileNotFoundError, DamagedBundle."""
-        return read_bytes(f"{self.path}/{name}", name, limit_bytes)
-
-
-@dataclass(frozen=True)
-class HeldBundle(Bundle):
-    """A bundle of which some files were read already: ``held`` by their names, as others read them from the disk."""
-
-    held: Mapping[str, bytes]
-
-    def record_text(self) -> str | None:
-        """Of the disk once."""
-        return self._record_text
-
-    @cached_property
-    def _record_text(self) -> str | None:
-        return super().record_text()
-
-    def _bytes(self, name: str, limit_bytes: int) -> bytes:
         content = self.held.get(name)
         if content is None or len(content) > limit_bytes:
-            return super()._bytes(name, limit_bytes)
+            return read_bytes(f"{self.path}/{name}", name, limit_bytes)
         return content
 
 

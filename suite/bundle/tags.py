@@ -67,7 +67,7 @@ def tags_by_path(bundles: Iterable[Path]) -> tuple[dict[str, tuple[str, ...]], l
         except OSError:
             continue
         for bundle in members:
-            if f"{_id(bundle)}.json" in names:
+            if _file(bundle).name in names:
                 try:
                     found[bundle.as_posix()] = tags_of(bundle)
                 except UsageError as error:
@@ -84,7 +84,7 @@ def change_tags(bundle: Path, add: Collection[str], remove: Collection[str]) -> 
         if len(tags) > MOST_TAGS:
             raise UsageError(f"{bundle} would have {len(tags)} tags, more than the {MOST_TAGS} that a run can have")
         if tags:
-            replace_atomically(path, json.dumps({"schema": TAGS_SCHEMA, "run": _id(bundle), "tags": tags}) + "\n")
+            replace_atomically(path, json.dumps({"schema": TAGS_SCHEMA, "run": path.stem, "tags": tags}) + "\n")
         else:
             _unlink(path)
     with suppress(OSError):
@@ -109,10 +109,6 @@ def _unlink(path: Path) -> None:
 def _file(bundle: Path) -> Path:
     whole = Path(os.path.abspath(bundle))
     return whole.parent / FOLDER / f"{whole.name}.json"
-
-
-def _id(bundle: Path) -> str:
-    return bundle.name or os.path.basename(os.path.abspath(bundle))
 
 
 def _no_tags(path: Path) -> UsageError:

@@ -62,13 +62,6 @@ def compute(
     ), notes
 
 
-def _phase_flops(events: Events, manifest: Manifest) -> dict[str, int]:
-    """Of each phase, over all ranks, with causal attention and what is recomputed: no less than is executed."""
-    work = _flops(manifest, manifest.work.global_rollouts, "causal", *_done(events, manifest))
-    phases = {"generate": work.generate, "score": work.score, "reference": work.reference}
-    return {**phases, "train": work.train + work.recompute}
-
-
 def _done(events: Events, manifest: Manifest) -> tuple[bool, int | None]:
     """Whether the policy makes no pass in score, and how many samples compute a prompt once."""
     return facts_of(events, 0).get("unscored") is True, _sharing(manifest) if derivation(events) >= 4 else None
@@ -128,21 +121,19 @@ def _device_of(events: Events, manifest: Manifest) -> tuple[Device | None, tuple
     """The one kind of device that all ranks report, when the catalogue knows it."""
     if manifest.measure.device == "cpu":
         return None, ()
-    names = {_device_name(events, rank) for rank in range(manifest.layout.ranks)}
+    names: set[str | None] = set()
+    for rank in range(manifest.layout.ranks):
+        name = inner(facts_of(events, rank), "device", "name")
+        if name is not None and not isinstance(name, str):
+            raise DamagedBundle(f"events/rank-{rank}.jsonl: device.name is {ascii(name)[:40]}, not text")
+        names.add(name)
     if len(names) > 1:
         listed = ", ".join(sorted(str(name) for name in names))
         return None, (f"ranks report different devices ({listed}), so there is no one peak",)
-    name = names.pop()
+    (name,) = names
     device = None if name is None else find_device(name)
     notes = () if device else (f"device {name!r} is not in the catalogue, so its peak is unknown",)
     return device, notes
-
-
-def _device_name(events: Events, rank: int) -> str | None:
-    name = inner(facts_of(events, rank), "device", "name")
-    if name is not None and not isinstance(name, str):
-        raise DamagedBundle(f"events/rank-{rank}.jsonl: device.name is {ascii(name)[:40]}, not text")
-    return name
 
 
 def impossible_figures(
@@ -166,9 +157,11 @@ def impossible_figures(
 
 def _too_quick(events: Events, work: Compute, phases: Phases, manifest: Manifest) -> Iterator[str]:
     """Causal attention is what is computed at least; a cache of keys and values may lie in the device's own."""
-    for name, flops in _phase_flops(events, manifest).items():
-        phase, peak = getattr(phases, name), (work.peak_flops or math.inf) * manifest.layout.ranks
-        least = flops / peak
+    least_work = _flops(manifest, manifest.work.global_rollouts, "causal", *_done(events, manifest))
+    peak = (work.peak_flops or math.inf) * manifest.layout.ranks
+    for name in ("generate", "score", "reference", "train"):
+        phase, flops = getattr(phases, name), getattr(least_work, name)
+        least = (flops + least_work.recompute if name == "train" else flops) / peak
         if phase is not None and 0 < phase.seconds < least:
             yield f"{name} took {phase.seconds:.3g} s, its products take {least:.3g} s at the peak of the device"
     weights = parameter_count(manifest.size).total * WEIGHT_BYTES[manifest.measure.precision] / manifest.layout.tensor

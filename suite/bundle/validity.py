@@ -63,7 +63,7 @@ def noise_and_validity(
     if derivation(events) < 3 or not timeline.counted:
         return None, None
     heard = hear(events, training, timeline, manifest)
-    noise = summarise(heard, events, timeline, manifest)
+    noise = summarise(heard, events, timeline)
     is_judged = derivation(events) >= 4
     used = work if is_judged else None
     cannot_be = (*_above_peak(used, ("hfu_causal",)), *(against_device if is_judged else ()))
@@ -110,7 +110,7 @@ def _others(heard: Heard) -> Iterator[str]:
 
 def _lost_cpu(noise: Noise, heard: Heard, manifest: Manifest) -> Iterator[str]:
     """What ranks lost to others. With more threads than CPUs, or with nobody else there, a run loses to itself."""
-    if any(not use.is_enough for use in heard.uses):
+    if any(use.needed is not None and use.needed > use.cpus for use in heard.uses):
         return
     if heard.uses and all(use.others < ALONE_CPUS for use in heard.uses):
         return

@@ -111,15 +111,16 @@ def examined(bundle: Bundle, evidence: Evidence | None = None) -> Examined:
     A prediction, which a planner filled in after the derivation, is the stored one's, where there can be one.
     ``evidence``: the bundle's, where it was hashed already. Raises DamagedBundle and StillRunning.
     """
-    manifest, text = bundle.manifest(), bundle.record_text()
+    manifest, stored_text = bundle.manifest(), bundle.record_text()
     events = bundle.events(manifest)
     derived = derive(bundle, manifest, events, evidence)
     found = findings(events, manifest, derived)
-    if text is None:
+    if stored_text is None:
         return Examined(manifest, derived, None, found)
-    if text == written(derived):  # as the driver wrote it: nothing to read, and no field to compare
+    text = written(derived)
+    if stored_text == text:  # as the driver wrote it: nothing to read, and no field to compare
         return Examined(manifest, derived, [], found)
-    stored = parse_record(text)
+    stored = parse_record(stored_text)
     if stored.get("schema") != RECORD_SCHEMA:
         line = f"schema: stored {_short(stored.get('schema'))}, this version derives {_short(RECORD_SCHEMA)}"
         return Examined(manifest, derived, [line], found)
@@ -128,7 +129,8 @@ def examined(bundle: Bundle, evidence: Evidence | None = None) -> Examined:
         raise DamagedBundle(f"record.json: predicted is {_short(predicted)}, must be an object or null")
     if derived.run.device == "cuda" and derived.run.precision != "fp32":
         derived = derived.model_copy(update={"predicted": predicted})
-    return Examined(manifest, derived, list(differences(stored, json.loads(written(derived)))), found)
+        text = written(derived)
+    return Examined(manifest, derived, list(differences(stored, json.loads(text))), found)
 
 
 def differences(stored: Any, derived: Any, path: str = "") -> Iterator[str]:

@@ -5,14 +5,13 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from functools import cached_property
 from typing import Any, Literal, get_args
 
-from suite.bundle.facts import inner
 from suite.bundle.noise_model import Validity
-from suite.bundle.record import Record, Status
+from suite.bundle.record import Status
 from suite.report.facts.entry import Entry
 from suite.report.formatting.escape import visible
-from suite.spec.manifest import Manifest
 
 #: ``texts``: a list of texts. ``time``: in UTC, to the microsecond.
 Kind = Literal["text", "texts", "integer", "number", "boolean", "time"]
@@ -35,14 +34,11 @@ class Source:
     iteration: int = 0
 
 
-#: From a source to the value of a column, unchecked.
-Reader = Callable[[Source], Any]
-
-
 @dataclass(frozen=True)
 class Column:
     """One column. ``meaning`` says when a value is null, unless it never is (``required``).
 
+    ``read``: gives the value, unchecked; or the way to it from the entry, ``record.run.id``, where ``*`` is the phase.
     ``values``: all that there can be; empty: no list of them.
     """
 
@@ -50,14 +46,34 @@ class Column:
     kind: Kind
     unit: str
     meaning: str
-    read: Callable[[Any], Any]
+    read: str | Callable[[Source], Any]
     required: bool = False
     values: tuple[str, ...] = ()
 
-    def value(self, source: Any) -> Any:
+    def value(self, source: Source) -> Any:
         """Of the column's kind, or null: also where what was read is of another one, as facts of the environment may
         be, which whoever made the bundle chose."""
-        return _AS_KIND[self.kind](self.read(source))
+        return _AS_KIND[self.kind](self._read(source))
+
+    @cached_property
+    def _read(self) -> Callable[[Source], Any]:
+        return _reader(self.read) if isinstance(self.read, str) else self.read
+
+
+def _reader(way: str) -> Callable[[Source], Any]:
+    """Of null where a part of the way is not there."""
+    first, *names = way.split(".")
+    is_plain = "*" not in names
+
+    def read(source: Source) -> Any:
+        value: Any = getattr(source.entry, first)
+        for name in names if is_plain else [source.phase if name == "*" else name for name in names]:
+            if value is None:
+                return None
+            value = value.get(name) if type(value) is dict else getattr(value, name, None)
+        return value
+
+    return read
 
 
 def _text(value: Any) -> str | None:
@@ -101,50 +117,6 @@ def time_text(moment: datetime) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ").rjust(27, "0")
 
 
-def of_record(read: Callable[[Record], Any]) -> Reader:
-    return lambda source: read(source.entry.record)
-
-
-def of_manifest(read: Callable[[Manifest], Any]) -> Reader:
-    return lambda source: read(source.entry.manifest)
-
-
-def part(*names: str) -> Reader:
-    """A field of a part of the record, or of a part of that, by its name; null where the record lacks one of them."""
-
-    def read(source: Source) -> Any:
-        value: Any = source.entry.record
-        for name in names:
-            if value is None:
-                return None
-            value = value.get(name) if isinstance(value, dict) else getattr(value, name)
-        return value
-
-    return read
-
-
-def layout(field: str) -> Reader:
-    return of_manifest(lambda manifest: getattr(manifest.layout, field))
-
-
-def measure(field: str) -> Reader:
-    return of_manifest(lambda manifest: getattr(manifest.measure, field))
-
-
-def worker(*names: str) -> Reader:
-    """A fact that rank 0 told of where it ran."""
-    return of_record(lambda record: inner(record.environment.worker, *names))
-
-
-def driver(*names: str) -> Reader:
-    """A fact of environment.json."""
-    return of_record(lambda record: inner(record.environment.driver, *names))
-
-
-def predicted(*names: str) -> Reader:
-    return of_record(lambda record: inner(record.predicted, *names))
-
-
 EXPORT_SCHEMA = "suite/export/1"
 STATUSES: tuple[str, ...] = get_args(Status)
 VALIDITIES: tuple[str, ...] = get_args(Validity.model_fields["status"].annotation)
@@ -159,25 +131,27 @@ _DIGEST = "SHA-256 over the bundle's evidence; null: it holds what is no plain f
 
 def _key(name: str, meaning: str, values: tuple[str, ...] = ()) -> Column:
     """A text of the record's facts of the run."""
-    return Column(name, "text", "", meaning, part("run", name), True, values)
+    return Column(name, "text", "", meaning, f"record.run.{name}", True, values)
 
 
 KEYS: tuple[Column, ...] = (
     Column("schema", "text", "", _VERSION, lambda source: EXPORT_SCHEMA, True, (EXPORT_SCHEMA,)),
-    Column("run", "text", "", "id of the run", part("run", "id"), True),
-    Column("path", "text", "", "of the bundle, as it was found", lambda source: source.entry.path, True),
+    Column("run", "text", "", "id of the run", "record.run.id", True),
+    Column("path", "text", "", "of the bundle, as it was found", "path", True),
     _key("backend", "the stack under test"),
     _key("size", "name of the model size"),
-    Column("ranks", "integer", "", "processes of the run", part("run", "ranks"), True),
-    Column("layout", "text", "", "how ranks share the work, in short", of_manifest(lambda it: it.layout.label()), True),
-    Column("algorithm", "text", "", _ALGORITHM, of_manifest(lambda it: it.workload.algorithm.text()), True),
+    Column("ranks", "integer", "", "processes of the run", "record.run.ranks", True),
+    Column(
+        "layout", "text", "", "how ranks share the work, in short", lambda it: it.entry.manifest.layout.label(), True
+    ),
+    Column("algorithm", "text", "", _ALGORITHM, lambda source: source.entry.manifest.workload.algorithm.text(), True),
     _key("workload", "its name"),
     _key("device", "what ranks compute on", ("cpu", "cuda")),
     _key("precision", "of the run"),
-    Column("repeat", "integer", "", "which repeat of its row, from 1", part("run", "repeat"), True),
-    Column("status", "text", "", "how the run ended", of_record(lambda record: record.status), True, STATUSES),
-    Column("validity", "text", "", _VALIDITY, part("validity", "status"), values=VALIDITIES),
+    Column("repeat", "integer", "", "which repeat of its row, from 1", "record.run.repeat", True),
+    Column("status", "text", "", "how the run ended", "record.status", True, STATUSES),
+    Column("validity", "text", "", _VALIDITY, "record.validity.status", values=VALIDITIES),
     _key("manifest_hash", "equal: repeats of one row"),
     _key("work_hash", "equal: did equal work"),
-    Column("digest", "text", "", _DIGEST, lambda source: source.entry.digest),
+    Column("digest", "text", "", _DIGEST, "digest"),
 )

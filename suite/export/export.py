@@ -51,15 +51,12 @@ def export_file(paths: Sequence[Path], output: Path, table_name: str) -> Exporte
     """Write one table. Raises UsageError, before anything is read where that can be told by then."""
     table = find_table(table_name)
     check_output(output)
-    found: Found
+    found: Found = (read_runs if table.name == RUNS else read_entries)(paths, with_imported=True)
+    tags, problems = tags_by_path(map(Path, found.paths()))
     if table.name == RUNS:
-        found = runs = read_runs(paths)
-        tags, problems = tags_by_path(map(Path, found.paths()))
-        rows = rows_of_runs(runs.entries, tags)
+        rows = rows_of_runs(found.entries, tags)
     else:
-        found = whole = read_entries(paths, with_imported=True)
-        tags, problems = tags_by_path(map(Path, found.paths()))
-        rows = rows_of(table, whole.entries, tags, whole.imported)
+        rows = rows_of(table, found.entries, tags, found.imported)
     count = write(output, table, rows)
     of_runs = counted(len(found.entries), "run")
     summary = of_runs if table.noun == "run" else f"{counted(count, table.noun)} of {of_runs}"
@@ -82,7 +79,7 @@ def export_to(tool: str, paths: Sequence[Path], folder: Path) -> Exported:
     if os.path.lexists(folder) and not (folder.is_dir() and not any(folder.iterdir())):
         raise UsageError(f"{folder} is there already: name a new folder, or an empty one")
     found = read_entries(paths)
-    tags, problems = tags_by_path(Path(entry.path) for entry in found.entries)
+    tags, problems = tags_by_path(map(Path, found.paths()))
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         import_module(f"suite.export.tools.{tool}").write(folder, given(found.entries, tags))

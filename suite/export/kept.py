@@ -47,10 +47,6 @@ class KeptRun:
     path: str
     values: tuple[Any, ...]
 
-    def row(self, tags: tuple[str, ...]) -> Row:
-        kept = dict(zip(_NAMES, self.values, strict=True))
-        return kept | {"path": visible(self.path, LONGEST_TEXT), "tags": list(tags)}
-
 
 class _Kept(msgspec.Struct):
     """``values`` are those of ``RUN_COLUMNS``."""
@@ -76,9 +72,9 @@ def _made(derived: Derived) -> _Kept:
 _RUNS = View("export", ("report", "export"), _made, _Kept)
 
 
-def read_runs(paths: Sequence[Path]) -> Found[KeptRun]:
-    """As ``suite.report.reading.read_entries``, with what was imported."""
-    return read_with(_look, paths, with_imported=True)
+def read_runs(paths: Sequence[Path], with_imported: bool) -> Found[KeptRun]:
+    """As ``suite.report.reading.read_entries``."""
+    return read_with(_look, paths, with_imported)
 
 
 def _look(bundles: Sequence[Surveyed], places: Opened) -> list[Checked[KeptRun] | StillRunning | DamagedBundle]:
@@ -96,4 +92,5 @@ def rows_of_runs(runs: Sequence[KeptRun], tags: Mapping[str, tuple[str, ...]]) -
     """As ``suite.export.tables.rows_of`` gives the rows of the table of runs."""
     at = _NAMES.index("run")
     for run in sorted(runs, key=lambda run: (run.values[at], run.path)):
-        yield run.row(tags.get(run.path, ()))
+        own = {"path": visible(run.path, LONGEST_TEXT), "tags": list(tags.get(run.path, ()))}
+        yield dict(zip(_NAMES, run.values, strict=True)) | own

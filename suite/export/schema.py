@@ -62,6 +62,6 @@ def schema_names() -> list[str]:
 
 def schema(name: str) -> dict[str, Any]:
     """One of them. Raises UsageError for a name that none has."""
-    if name not in schema_names():
+    if name not in _ALL:
         raise UsageError(f"no schema {name!r}{nearest(name, schema_names())}; there are {', '.join(schema_names())}")
     return _ALL[name]()

@@ -7,7 +7,7 @@ from typing import Any, get_args
 from suite.bundle.amounts import Peaks
 from suite.bundle.imported.record import MARK, ImportedRow
 from suite.bundle.imported.timers import Tool
-from suite.export.columns import EXPORT_SCHEMA, KEYS, Column, Kind, Reader, Source, part
+from suite.export.columns import EXPORT_SCHEMA, KEYS, Column, Kind, Source
 from suite.export.runs import RUN_COLUMNS
 from suite.report.facts.entry import Entry
 from suite.spec.base import UsageError
@@ -38,34 +38,28 @@ class Table:
         return tuple(column.name for column in self.columns)
 
 
-def _in_phase(*names: str, field: str = "") -> Reader:
-    """Of what the record holds by phase under these names that of the row's, or a ``field`` of it; null without it."""
-    fields = (field,) if field else ()
-    return lambda source: part(*names, source.phase, *fields)(source)
-
-
 def _phase_columns() -> Iterator[Column]:
     meaning = "in the order of an iteration; `other` is what an iteration takes beyond its timed phases"
     yield Column("phase", "text", "", meaning, lambda source: source.phase, True, ALL_NAMES)
     meaning = "mean over the counted iterations, of the slowest rank each"
-    yield Column("seconds", "number", "seconds", meaning, _in_phase("phases", field="seconds"), True)
+    yield Column("seconds", "number", "seconds", meaning, "record.phases.*.seconds", True)
     meaning = "95 % bound from the run's own iterations; null: the phase took no time, one iteration, an older bundle"
-    yield Column("seconds_low", "number", "seconds", f"lower {meaning}", _in_phase("phase_intervals", field="low"))
-    yield Column("seconds_high", "number", "seconds", f"upper {meaning}", _in_phase("phase_intervals", field="high"))
+    yield Column("seconds_low", "number", "seconds", f"lower {meaning}", "record.phase_intervals.*.low")
+    yield Column("seconds_high", "number", "seconds", f"upper {meaning}", "record.phase_intervals.*.high")
     meaning = "of the iteration; null: an asynchronous run, in whose iterations others work meanwhile"
-    yield Column("share", "number", "share", meaning, _in_phase("phases", field="share"))
+    yield Column("share", "number", "share", meaning, "record.phases.*.share")
     meaning = "of the tokens that the phase is about; null: it is about none, or took no measurable time"
-    yield Column("tokens_per_second", "number", "tokens/s", meaning, _in_phase("phases", field="tokens_per_second"))
+    yield Column("tokens_per_second", "number", "tokens/s", meaning, "record.phases.*.tokens_per_second")
     one = "null: one rank, `other`, or an older bundle"
     meaning = f"that the rank which was done first waits for the slowest, mean over iterations; {one}"
-    yield Column("wait_longest_seconds", "number", "seconds", meaning, _in_phase("waits", field="longest_seconds"))
+    yield Column("wait_longest_seconds", "number", "seconds", meaning, "record.waits.*.longest_seconds")
     meaning = f"that ranks wait for the slowest, mean over ranks and iterations; {one}"
-    yield Column("wait_mean_seconds", "number", "seconds", meaning, _in_phase("waits", field="mean_seconds"))
+    yield Column("wait_mean_seconds", "number", "seconds", meaning, "record.waits.*.mean_seconds")
     for name in Peaks.model_fields:
         meaning = "as in the runs' table, in this phase; null: not known"
-        yield Column(name, "integer", "bytes", meaning, _in_phase("memory", "by_phase", field=name))
+        yield Column(name, "integer", "bytes", meaning, f"record.memory.by_phase.*.{name}")
     meaning = "the least that the layout needs in this phase, computed; null: nothing is known to be needed"
-    yield Column("theoretical_minimum_bytes", "integer", "bytes", meaning, _in_phase("memory", "floor", "by_phase"))
+    yield Column("theoretical_minimum_bytes", "integer", "bytes", meaning, "record.memory.floor.by_phase.*")
 
 
 def _seconds(source: Source) -> float:
@@ -91,13 +85,12 @@ def _iteration_columns() -> Iterator[Column]:
 
 def _imported_columns() -> Iterator[Column]:
     yield Column("schema", "text", "", "version of the columns", lambda source: EXPORT_SCHEMA, True, (EXPORT_SCHEMA,))
-    yield Column("mark", "text", "", "what the row is", part("mark"), True, (MARK,))
-    yield Column("id", "text", "", "of the import", part("id"), True)
-    yield Column("path", "text", "", "of its folder, as it was found", lambda source: source.entry.path, True)
-    tool = "that wrote the log"
-    yield Column("tool", "text", "", tool, part("tool"), True, get_args(Tool))
-    yield Column("model", "text", "", _GIVEN, part("told", "model"), True)
-    yield Column("devices", "integer", "", f"of the run in all, {_GIVEN}", part("told", "devices"), True)
+    yield Column("mark", "text", "", "what the row is", "record.mark", True, (MARK,))
+    yield Column("id", "text", "", "of the import", "record.id", True)
+    yield Column("path", "text", "", "of its folder, as it was found", "path", True)
+    yield Column("tool", "text", "", "that wrote the log", "record.tool", True, get_args(Tool))
+    yield Column("model", "text", "", _GIVEN, "record.told.model", True)
+    yield Column("devices", "integer", "", f"of the run in all, {_GIVEN}", "record.told.devices", True)
     known: dict[str, tuple[str, Kind, str]] = {
         "device": ("device_name", "text", "what the devices are"),
         "algorithm": ("algorithm", "text", "its name"),
@@ -106,66 +99,52 @@ def _imported_columns() -> Iterator[Column]:
         "note": ("note", "text", "what else a reader must know"),
     }
     for field, (name, kind, meaning) in known.items():
-        yield Column(name, kind, "", f"{meaning}, {_GIVEN}; null: not told", part("told", field))
-    yield Column("log_sha256", "text", "", "of the log in the folder", part("log", "sha256"), True)
-    yield Column("log_bytes", "integer", "bytes", "of the log in the folder", part("log", "bytes"), True)
-    yield Column("digest", "text", "", "SHA-256 over the folder's evidence", lambda source: source.entry.digest, True)
+        yield Column(name, kind, "", f"{meaning}, {_GIVEN}; null: not told", f"record.told.{field}")
+    yield Column("log_sha256", "text", "", "of the log in the folder", "record.log.sha256", True)
+    yield Column("log_bytes", "integer", "bytes", "of the log in the folder", "record.log.bytes", True)
+    yield Column("digest", "text", "", "SHA-256 over the folder's evidence", "digest", True)
     for name, meaning in {
         "found": "with a time in the log",
         "warmup": "left out at the start, as the importer said",
         "counted": "those figures are of",
     }.items():
-        yield Column(f"steps_{name}", "integer", "", f"steps {meaning}", part("steps", name), True)
+        yield Column(f"steps_{name}", "integer", "", f"steps {meaning}", f"record.steps.{name}", True)
     meaning = "mean of the counted steps, by the tool's own timer"
-    yield Column("step_seconds", "number", "seconds", meaning, part("step_seconds"), True)
+    yield Column("step_seconds", "number", "seconds", meaning, "record.step_seconds", True)
     for name, unit in {
         "samples_per_second": "samples/s",
         "tokens_per_second": "tokens/s",
         "tokens_per_second_per_device": "tokens/s",
     }.items():
         meaning = "all work over all time of the counted steps; null: neither log nor importer tells the work"
-        yield Column(name, "number", unit, meaning, part("throughput", name))
+        yield Column(name, "number", unit, meaning, f"record.throughput.{name}")
     for name in ("samples", "prompt_tokens", "response_tokens", "total_tokens"):
         unit = "tokens" if name.endswith("_tokens") else ""
-        yield Column(name, "number", unit, "of a step, mean; null: not known", part("counts", name))
+        yield Column(name, "number", unit, "of a step, mean; null: not known", f"record.counts.{name}")
         meaning = f"where `{name}` is from; null: not known"
         sources = ("the log", _GIVEN, "computed from the log")
-        yield Column(f"{name}_from", "text", "", meaning, part("counts", "sources", name), values=sources)
+        yield Column(f"{name}_from", "text", "", meaning, f"record.counts.sources.{name}", values=sources)
     for phase in ALL:
         meaning = f"of a step in {phase.name}, by the tool's own timers; null: not told"
-        yield Column(f"{phase.name}_seconds", "number", "seconds", meaning, part("phases", phase.name, "seconds"))
+        yield Column(f"{phase.name}_seconds", "number", "seconds", meaning, f"record.phases.{phase.name}.seconds")
     for name in ("peak_allocated_bytes", "peak_reserved_bytes"):
         meaning = "the largest of the counted steps, as the tool logged it; null: not told"
-        yield Column(name, "integer", "bytes", meaning, part("memory", name))
-    notes = "what a reader of the figures must know"
-    yield Column("notes", "texts", "", notes, part("notes"), True)
+        yield Column(name, "integer", "bytes", meaning, f"record.memory.{name}")
+    yield Column("notes", "texts", "", "what a reader of the figures must know", "record.notes", True)
     meaning = "that the user gave it (`suite runs tag`), sorted"
     yield Column("tags", "texts", "", meaning, lambda source: source.tags, True)
 
 
+_PHASE_IS = "a phase of a run; a run in which no iteration counts has none"
+_ITERATION_IS = "a completed iteration of a run, warm-up in; a run that completed none has none"
+_IMPORT_IS = "another tool's log, which was not measured here"
 TABLES: Mapping[str, Table] = {
     table.name: table
     for table in (
         Table(RUNS, "run", "a run, whatever became of it", RUN_COLUMNS),
-        Table(
-            "phases",
-            "phase",
-            "a phase of a run; a run in which no iteration counts has none",
-            (*KEYS, *_phase_columns()),
-        ),
-        Table(
-            "iterations",
-            "iteration",
-            "a completed iteration of a run, warm-up in; a run that completed none has none",
-            (*KEYS, *_iteration_columns()),
-        ),
-        Table(
-            IMPORTED,
-            "import",
-            "another tool's log, which was not measured here",
-            tuple(_imported_columns()),
-            _IMPORTED_KEYS,
-        ),
+        Table("phases", "phase", _PHASE_IS, (*KEYS, *_phase_columns())),
+        Table("iterations", "iteration", _ITERATION_IS, (*KEYS, *_iteration_columns())),
+        Table(IMPORTED, "import", _IMPORT_IS, tuple(_imported_columns()), _IMPORTED_KEYS),
     )
 }
 

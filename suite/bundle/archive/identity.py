@@ -296,19 +296,16 @@ class Identities:
 
     def _path(self, match: re.Match[str]) -> str:
         found = match.group()
-        if _SYSTEM.match(found) or self._may_stay(found) or _is_short(found) or _ANY.fullmatch(found[1:]):
+        if _SYSTEM.match(found) or self._may_stay(found) or _ANY.fullmatch(found[1:]):
             return found
+        if (found.count("/") == 1 and len(found) < 6) or not re.search("[A-Za-z0-9]", found):
+            return found  # a division or a unit, rather than a folder: /s, /step
         for folder in _PACKAGES:
             place = found.rfind(folder)
             if place >= 0:
                 return self.named(PATH, found[:place]) + found[place:]
         end = len(found.rstrip("/.,"))
         return self.named(PATH, found[:end]) + found[end:]
-
-
-def _is_short(path: str) -> bool:
-    """A division or a unit, rather than a folder: ``/s``, ``/step``."""
-    return (path.count("/") == 1 and len(path) < 6) or not re.search("[A-Za-z0-9]", path)
 
 
 def _host_of(place: str) -> str:

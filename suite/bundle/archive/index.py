@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError
 
 from suite.bundle.archive.signature import Signature
-from suite.bundle.files import DamagedBundle, first_line, parse_object
+from suite.bundle.files import DamagedBundle, first_line, parse_object, text_of
 from suite.bundle.walk import STUDY
 from suite.spec.base import Frozen, UsageError
 from suite.spec.schema_files import not_read
@@ -86,12 +86,10 @@ def written_index(index: Index) -> bytes:
 def parse_index(data: bytes, archive: str) -> Index:
     """The index that ``data`` holds; every path in it is one that may be written. Raises UnsafeArchive."""
     try:
-        body = parse_object(data.decode(), INDEX)
+        body = parse_object(text_of(data, INDEX), INDEX)
         if body.get("schema") != ARCHIVE_SCHEMA:
             raise UnsafeArchive(not_read(archive, body.get("schema"), ARCHIVE_SCHEMA, body.get("suite_version")))
         index = Index.model_validate_json(data)
-    except UnicodeDecodeError as error:
-        raise UnsafeArchive(f"{archive}: {INDEX} is not UTF-8 text") from error
     except ValidationError as error:
         raise UnsafeArchive(f"{archive}: {INDEX}: {first_line(error)}") from error
     except DamagedBundle as error:
@@ -111,25 +109,18 @@ def _check_paths(index: Index, archive: str) -> None:
             raise UnsafeArchive(f"{archive}: {INDEX} names {shown_name(name)}, which is none of its files")
     runs = [f"{RUNS}/{run.path}" for run in index.runs]
     require_names(runs, archive)
-    tops = (f"{RUNS}/", f"{LICENCES}/", f"{SBOMS}/")
-    foreign = next((name for name in names if not name.startswith(tops)), None)
-    if foreign is None:
-        foreign = _outside_runs(names, set(runs))
+    foreign = next((name for name in names if not _has_a_place(name.split("/"), set(runs))), None)
     if foreign is not None:
         raise UnsafeArchive(f"{archive} holds {shown_name(foreign)}, which belongs to none of its runs")
 
 
-def _outside_runs(names: Iterable[str], runs: set[str]) -> str | None:
-    """The first file below ``runs/`` that is of no run, no submission and no study."""
-    for name in names:
-        parts = name.split("/")
-        if parts[0] != RUNS or parts[-1] == STUDY:
-            continue
-        if len(parts) > 2 and parts[-2] == SUBMITTED and parts[-1].endswith(".json"):
-            continue
-        if not any("/".join(parts[:depth]) in runs for depth in range(2, len(parts))):
-            return name
-    return None
+def _has_a_place(parts: list[str], runs: set[str]) -> bool:
+    """Whether a file is of a run, a submission or a study, or is a licence or a list."""
+    if len(parts) == 1 or parts[0] != RUNS:
+        return len(parts) > 1 and parts[0] in (LICENCES, SBOMS)
+    if parts[-1] == STUDY or (len(parts) > 2 and parts[-2] == SUBMITTED and parts[-1].endswith(".json")):
+        return True
+    return any("/".join(parts[:depth]) in runs for depth in range(2, len(parts)))
 
 
 def require_names(names: Iterable[str], archive: str) -> None:
@@ -181,32 +172,28 @@ def scrubbed_line(index: Index) -> str:
         return "identity: kept, as it was asked for"
     if not index.scrubbed:
         return "identity: nothing was found that had to be scrubbed"
-    kinds = ", ".join(_counted(kind, found.distinct, found.places) for kind, found in index.scrubbed.items())
-    return f"identity: scrubbed {kinds}"
-
-
-def _counted(kind: str, distinct: int, places: int) -> str:
-    where = f"{places} place{'s' * (places != 1)}"
-    return f"{kind} in {where}" if distinct == 0 else f"{distinct} {kind} in {where}"
+    kinds = []
+    for kind, found in index.scrubbed.items():
+        number = f"{found.distinct} " if found.distinct else ""
+        kinds.append(f"{number}{kind} in {found.places} place{'s' * (found.places != 1)}")
+    return f"identity: scrubbed {', '.join(kinds)}"
 
 
 def archive_lines(name: str, index: Index, index_sha256: str, signature: Signature) -> list[str]:
     """For `suite verify` and `suite unpack`: what it is, what its packer says was scrubbed, who signed it."""
     changed = sum(run.digest_before is not None for run in index.runs)
-    lines = [
+    before = (
+        f" {changed} of {len(index.runs)} bundles were other bytes before that; their digests of then, which only the "
+        "packer could check, are in the index"
+    )
+    return [
         f"{name}: {len(index.files)} files as its index says (sha256 {index_sha256}), packed by suite "
         f"{index.suite_version}",
         f" {scrubbed_line(index)}",
+        *([before] if changed else []),
         f" signature: {signature.line()}",
+        *(f" left out by the packer: {left.path}: {left.reason}" for left in index.left_out),
     ]
-    if changed:
-        lines.insert(
-            2,
-            f" {changed} of {len(index.runs)} bundles were other bytes before that; their digests of then, which only "
-            "the packer could check, are in the index",
-        )
-    lines += [f" left out by the packer: {left.path}: {left.reason}" for left in index.left_out]
-    return lines
 
 
 def archive_facts(name: str, index: Index, index_sha256: str, signature: Signature) -> dict[str, Any]:

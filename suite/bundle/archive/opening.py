@@ -103,18 +103,15 @@ def _archive_and_run(path: Path) -> tuple[Path, str] | None:
     if path.is_dir():
         return None
     if path.is_file():
-        return (path, "") if path.name.endswith(SUFFIX) or _is_zip(path) else None
+        with open_plain(path, str(path), None, by_user=True) as archive:
+            is_archive = path.name.endswith(SUFFIX) or archive.read(len(_MAGIC)) == _MAGIC
+        return (path, "") if is_archive else None
     text = str(path)
     at = text.find(f"{SUFFIX}:")
     if at < 0:
         return None
     file, run = Path(text[: at + len(SUFFIX)]), text[at + len(SUFFIX) + 1 :]
     return (file, run.strip("/")) if file.is_file() else None
-
-
-def _is_zip(path: Path) -> bool:
-    with open_plain(path, str(path), None, by_user=True) as file:
-        return file.read(len(_MAGIC)) == _MAGIC
 
 
 def _place(archive: OpenArchive, run: str) -> Path:
@@ -128,8 +125,7 @@ def _place(archive: OpenArchive, run: str) -> Path:
     if found:
         paths = ", ".join(each.path for each in found[:_NAMED])
         raise UsageError(f"{archive.name} has {len(found)} runs {run}: name one by its path: {paths}")
-    below = [each for each in known if each.path.startswith(f"{run}/")]
-    if below:
+    if any(each.path.startswith(f"{run}/") for each in known):
         return archive.runs / run
     some = ", ".join(each.path for each in known[:_NAMED])
     more = f" and {len(known) - _NAMED} more" if len(known) > _NAMED else ""

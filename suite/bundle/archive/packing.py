@@ -7,11 +7,15 @@ import json
 import os
 import platform
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from zipfile import ZipFile
 
 import suite
+from suite.bundle.archive import scrubbing
 from suite.bundle.archive.identity import Identities
 from suite.bundle.archive.index import (
     INDEX,
@@ -27,28 +31,20 @@ from suite.bundle.archive.index import (
     require_names,
     written_index,
 )
-from suite.bundle.archive.scrubbing import (
-    learn_bundle,
-    learn_import,
-    learn_json,
-    scrub_bundle,
-    scrub_import,
-    scrub_json,
-)
 from suite.bundle.archive.signature import sign
-from suite.bundle.archive.zip_file import MOST_BYTES, MOST_FILES, Writer
+from suite.bundle.archive.zip_file import MOST_BYTES, MOST_FILES, add_file, open_content
 from suite.bundle.drafts import at_work, clear_drafts, draft_of
 from suite.bundle.evidence import digest_of, digest_of_all, evidence_files
 from suite.bundle.files import DamagedBundle, check_tree, parse_object, sync_folder, writing
 from suite.bundle.imported.store import RECORD, ImportFolder, find_all, verify_import
 from suite.bundle.store import Bundle
 from suite.bundle.verify import Verification, verify_all
-from suite.bundle.walk import STUDY, places
+from suite.bundle.walk import STUDY, Place, places
 from suite.spec.base import UsageError
-from suite.spec.foreign import DOCUMENT_BYTES, Unreadable, open_plain, read_bytes
+from suite.spec.foreign import DOCUMENT_BYTES, Unreadable, read_bytes
 from suite.spec.version import suite_version
 
-_BLOCK_BYTES, _MOST_SBOM_BYTES = 1 << 18, 64 << 20
+_MOST_SBOM_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -94,12 +90,25 @@ class _Content:
         self.left_out.append(LeftOut(path=path, reason=self.scrubbed(reason)))
 
     def add(
-        self, path: str, run_id: str, source: Path, result: Verification, before: str | None, digest: str | None
+        self,
+        path: str,
+        source: Path,
+        result: Verification,
+        scrub: Callable[[Path, Identities], bool],
+        id_of: Callable[[Path], str],
     ) -> None:
-        """A bundle or an import as it lies in ``source``."""
+        """A bundle or an import that lies in ``source``. ``scrub``: makes a folder the same without identity, and says
+        whether anything is another there; ``id_of``: of the folder that is packed."""
+        digest, before = result.digest, None
+        if self.names is not None:
+            target = self.place / str(len(self.runs)) / source.resolve().name
+            if scrub(target, self.names):
+                digest, before = digest_of(Bundle(target)), result.digest
+            source = target
         names = [*evidence_files(Bundle(source)), *([] if result.status == "missing record" else [RECORD])]
         self.files.update({f"{RUNS}/{path}/{name}": source / name for name in names})
-        self.runs.append(PackedRun(path=path, id=run_id, digest=digest, digest_before=before, verified=result.status))
+        run = PackedRun(path=path, id=id_of(source), digest=digest, digest_before=before, verified=result.status)
+        self.runs.append(run)
 
 
 def pack(folder: Path, output: Path, how: Packing) -> Packed:
@@ -113,7 +122,8 @@ def pack(folder: Path, output: Path, how: Packing) -> Packed:
         raise UsageError(f"no bundle in {folder}")
     paths = [*(bundle.path for bundle in bundles), *(each.path for each in imports)]
     is_bundle = len(paths) == 1 and os.path.samefile(paths[0], folder)
-    extra = {**_licences(how.licences), **_sboms(how.sboms)}
+    licences = {f"{LICENCES}/suite.txt": own} if (own := _own_licence()) else {}
+    extra = {**licences, **_named(how.licences, LICENCES, DOCUMENT_BYTES), **_sboms(how.sboms)}
     with tempfile.TemporaryDirectory(prefix="suite-pack-") as place:
         content = _Content(None if how.keep_identity else Identities(how.keep, how.scrub), Path(place))
         _fill(content, folder, bundles, imports, is_bundle)
@@ -133,27 +143,27 @@ def _require_target(folder: Path, output: Path) -> None:
 
 def _fill(content: _Content, folder: Path, bundles: list[Bundle], imports: list[ImportFolder], is_bundle: bool) -> None:
     names = content.names
-    checked = verify_all(bundles, frozenset([folder]))
-    whole = [(bundle, result) for bundle, result in checked if _reason(bundle, result) is None]
+    checked = [(*each, _reason(*each)) for each in verify_all(bundles, frozenset([folder]))]
     below = {bundle.path: _below(bundle, folder, is_bundle) for bundle in bundles}
     logs = [(each, verify_import(each)) for each in imports]
-    documents = [] if is_bundle else [*_submissions(folder), *_studies(folder)]
+    documents = [] if is_bundle else [*_submissions(folder), *map(_study, places(folder, STUDY, only_marked=True))]
     if names is not None:
         _learn_machine(names)
-        for bundle, _ in whole:
+        for bundle in (bundle for bundle, _, reason in checked if reason is None):
             names.leave(bundle.manifest().run.id)
-            learn_bundle(bundle, names)
+            scrubbing.learn_bundle(bundle, names)
             names.learn(below[bundle.path])
         for each, result in logs:
             if result.status != "damaged":
-                learn_import(each, names)
+                scrubbing.learn_import(each, names)
         for path, body in documents:
             names.leave(Path(path).stem)
-            learn_json(body, names)
-    for bundle, result in checked:
-        path, reason = content.scrubbed_path(below[bundle.path]), _reason(bundle, result)
+            scrubbing.learn_json(body, names)
+    for bundle, result, reason in checked:
+        path = content.scrubbed_path(below[bundle.path])
         if reason is None:
-            _add_bundle(content, bundle, result, path)
+            scrub = partial(scrubbing.scrub_bundle, bundle, is_sound=result.status in ("equal", "inconsistent"))
+            content.add(path, bundle.path, result, scrub, lambda place: Bundle(place).manifest().run.id)
         else:
             content.leave_out(path, reason)
     for each, result in logs:
@@ -161,9 +171,15 @@ def _fill(content: _Content, folder: Path, bundles: list[Bundle], imports: list[
         if result.status == "damaged":
             content.leave_out(path, f"damaged: {result.differences[0]}")
         else:
-            _add_import(content, each, result, path)
+            content.add(
+                path,
+                each.path,
+                result,
+                partial(scrubbing.scrub_import, each),
+                lambda place: ImportFolder(place).derived().id,
+            )
     for path, body in documents:
-        clean = body if names is None else scrub_json(body, names)
+        clean = body if names is None else scrubbing.scrub_json(body, names)
         text = json.dumps(clean, indent=2, allow_nan=False) + "\n"
         content.files[f"{RUNS}/{content.scrubbed_path(path)}"] = text.encode()
     if not content.runs:
@@ -187,33 +203,11 @@ def _below(bundle: Bundle, folder: Path, is_bundle: bool) -> str:
         return bundle.path.resolve().name
 
 
-def _add_bundle(content: _Content, bundle: Bundle, result: Verification, path: str) -> None:
-    digest, before, source = result.digest, None, bundle
-    if content.names is not None:
-        source = Bundle(content.place / str(len(content.runs)) / (bundle.path.resolve().name))
-        source.path.mkdir(parents=True)
-        if scrub_bundle(bundle, source.path, content.names, is_sound=result.status in ("equal", "inconsistent")):
-            digest, before = digest_of(source), result.digest
-    content.add(path, bundle.manifest().run.id, source.path, result, before, digest)
-
-
-def _add_import(content: _Content, folder: ImportFolder, result: Verification, path: str) -> None:
-    """Another tool's log, beside the runs."""
-    digest, before, source = result.digest, None, folder
-    if content.names is not None:
-        source = ImportFolder(content.place / f"import-{len(content.runs)}" / folder.id)
-        if scrub_import(folder, source.path, content.names):
-            digest, before = digest_of(Bundle(source.path)), result.digest
-    content.add(path, source.derived().id, source.path, result, before, digest)
-
-
 def _learn_machine(names: Identities) -> None:
     """This machine and this user, whose names may stand where nothing tells that they are names."""
     names.learn_host(platform.node())
-    try:
+    with suppress(KeyError, OSError):  # a user without a name
         names.learn_user(getpass.getuser())
-    except (KeyError, OSError):  # a user without a name
-        pass
 
 
 def _submissions(folder: Path) -> Iterator[tuple[str, dict]]:
@@ -229,11 +223,9 @@ def _submissions(folder: Path) -> Iterator[tuple[str, dict]]:
                 yield name, _document(file, name, "submission")
 
 
-def _studies(folder: Path) -> Iterator[tuple[str, dict]]:
-    """The studies of the folder and those below it, by their paths."""
-    for place in places(folder, STUDY, only_marked=True):
-        name = Path(place.below, STUDY).as_posix()
-        yield name, _document(folder / name, name, "study")
+def _study(place: Place) -> tuple[str, dict]:
+    name = Path(place.below, STUDY).as_posix()
+    return name, _document(Path(place.path, STUDY), name, "study")
 
 
 def _document(file: Path, name: str, kind: str) -> dict:
@@ -245,14 +237,8 @@ def _document(file: Path, name: str, kind: str) -> dict:
     return body
 
 
-def _licences(more: Sequence[Path]) -> dict[str, bytes]:
-    """The suite's own, whose code and data the archive's records are made with, and those that were named."""
-    found = {f"{LICENCES}/suite.txt": own} if (own := _own_licence()) else {}
-    return {**found, **_named(more, LICENCES, DOCUMENT_BYTES)}
-
-
 def _own_licence() -> bytes:
-    """Of the checkout or the installed package; empty where there is none."""
+    """Of the checkout or the installed package, which records are made with; empty where there is none."""
     beside = Path(next(iter(suite.__path__))).resolve().parent / "LICENSE"
     if beside.is_file():
         return read_bytes(beside, "LICENSE", DOCUMENT_BYTES)
@@ -312,14 +298,9 @@ def _index(content: _Content, is_bundle: bool) -> Index:
 
 
 def _described(path: str, content: Path | bytes) -> PackedFile:
-    if isinstance(content, bytes):
-        return PackedFile(path=path, bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
-    found, size = hashlib.sha256(), 0
-    with open_plain(content, path, None) as file:
-        while data := file.read(_BLOCK_BYTES):
-            found.update(data)
-            size += len(data)
-    return PackedFile(path=path, bytes=size, sha256=found.hexdigest())
+    with open_content(content, path) as file:
+        found = hashlib.file_digest(file, "sha256")  # type: ignore[arg-type] # the type of open files lacks readinto
+        return PackedFile(path=path, bytes=file.seek(0, os.SEEK_END), sha256=found.hexdigest())
 
 
 def _written(output: Path, index: Index, content: _Content, key: Path | None) -> Packed:
@@ -331,13 +312,12 @@ def _written(output: Path, index: Index, content: _Content, key: Path | None) ->
             clear_drafts(output.parent, (output.name,))
             draft.unlink(missing_ok=True)
             with draft.open("xb") as file, at_work(draft):
-                writer = Writer(file)
-                writer.add(INDEX, data)
-                if signature is not None:
-                    writer.add(SIGNATURE, signature)
-                for packed in index.files:
-                    writer.add(packed.path, content.files[packed.path])
-                writer.close()
+                with ZipFile(file, "w") as archive:
+                    add_file(archive, INDEX, data)
+                    if signature is not None:
+                        add_file(archive, SIGNATURE, signature)
+                    for packed in index.files:
+                        add_file(archive, packed.path, content.files[packed.path])
                 file.flush()
                 os.fsync(file.fileno())
                 size = file.tell()

@@ -13,13 +13,14 @@ from pydantic import ValidationError
 
 from suite.bundle.archive.identity import CONTAINER, HOST, SERIAL, USER, Identities
 from suite.bundle.evidence import evidence_files
-from suite.bundle.files import DamagedBundle, first_line, open_plain, parse_object, read_bytes, write_synced
+from suite.bundle.files import DamagedBundle, first_line, open_plain, parse_object, read_bytes
 from suite.bundle.imported.derive import derive
 from suite.bundle.imported.record import Import
 from suite.bundle.imported.steps import MOST_LOG_BYTES, UnusableLog
 from suite.bundle.imported.store import IMPORT, LOG, ImportFolder, identity, log_facts, write_import
 from suite.bundle.store import Bundle, written
 from suite.bundle.verify import examined
+from suite.bundle.walk import MANIFEST, RECORD
 from suite.spec.base import UsageError
 from suite.spec.foreign import LINE_BYTES
 
@@ -40,7 +41,7 @@ _OF_VERSIONS = ("packages", "stack")
 _COLOUR = re.compile(rb"\x1b\[[0-9;]{0,20}m")
 _NUMBERS = re.compile(r"[\d:., -]*")
 _IMAGES = ("reference", "image")
-MANIFEST, RECORD = "manifest.json", "record.json"
+_PACKED = ".gz"
 
 
 def learn_bundle(bundle: Bundle, names: Identities) -> None:
@@ -111,8 +112,7 @@ def _kind(key: str, value: str) -> str | None:
 
 def require_free_of_identity(bundle: Bundle, names: Identities) -> None:
     """Raises UsageError where the manifest, which stays as it is, holds any: its hash binds it."""
-    body = parse_object(read_bytes(bundle.path / MANIFEST, MANIFEST, LINE_BYTES * 16).decode(), MANIFEST)
-    for where, before in _texts(body, ""):
+    for where, before in _texts(parse_object(bundle.manifest_text(), MANIFEST), ""):
         key = where.rpartition(".")[2]
         after = scrub_json(before, names, key, versions=where.startswith("stack."))
         if after != before:
@@ -145,40 +145,34 @@ def scrub_bundle(bundle: Bundle, target: Path, names: Identities, is_sound: bool
     """
     require_free_of_identity(bundle, names)
     changed = False
+    target.mkdir(parents=True)
+    (target / MANIFEST).write_text(bundle.manifest_text(), encoding="utf-8")
     for name in evidence_files(bundle):
-        known = name if name == MANIFEST else "/".join(names.scrub(part) for part in name.split("/"))
-        place = target / known
-        place.parent.mkdir(parents=True, exist_ok=True)
-        if name == MANIFEST:
-            place.write_bytes(read_bytes(bundle.path / name, name, LINE_BYTES * 16))
-        else:
-            changed |= scrub_file(bundle.path / name, name, place, names) or known != name
-    text = bundle.record_text()
+        if name != MANIFEST:
+            known = "/".join(map(names.scrub, name.split("/")))
+            (target / known).parent.mkdir(parents=True, exist_ok=True)
+            changed |= scrub_file(bundle.path / name, name, target / known, names) or known != name
+    text, place = bundle.record_text(), target / RECORD
     if text is None:
         return changed
     stored = parse_object(text, RECORD)
     scrubbed = scrub_json(stored, names)
     if not changed and scrubbed == stored:
-        write_synced(target / RECORD, text)
-        return changed
-    write_synced(target / RECORD, json.dumps(scrubbed, indent=2, allow_nan=False) + "\n")
+        place.write_text(text, encoding="utf-8")
+        return False
+    place.write_text(json.dumps(scrubbed, indent=2, allow_nan=False) + "\n", encoding="utf-8")
     if is_sound:
-        _derive_again(bundle, target)
+        found = examined(Bundle(target))
+        other = [line for line in found.differences or () if not line.startswith("evidence.")]
+        if other:
+            raise _changed(bundle.path, f"what its events give ({other[0][:200]})")
+        place.write_text(written(found.record), encoding="utf-8")
     return True
-
-
-def _derive_again(bundle: Bundle, target: Path) -> None:
-    found = examined(Bundle(target))
-    other = [line for line in found.differences or () if not line.startswith("evidence.")]
-    if other:
-        raise _changed(bundle.path, f"what its events give ({other[0][:200]})")
-    (target / RECORD).unlink()
-    write_synced(target / RECORD, written(found.record))
 
 
 def scrub_file(source: Path, name: str, target: Path, names: Identities) -> bool:
     """Write a file without identity; whether it is another than it was. Raises DamagedBundle."""
-    changed = _is_packed(name)  # its bytes are others already without its time
+    changed = name.endswith(_PACKED)  # its bytes are others already without its time
     with target.open("xb") as plain, _packing(plain, name) as file, _scrubbable(name):
         for value, raw in _contents(source, name):
             if value is None:
@@ -225,15 +219,11 @@ def _contents(path: Path, name: str) -> Iterator[tuple[dict[str, Any] | None, by
             yield _parsed(line) if in_lines else None, line
 
 
-def _is_packed(name: str) -> bool:
-    return name.endswith(".gz")
-
-
 @contextmanager
 def _unpacked(path: Path, name: str) -> Iterator[IO[bytes] | gzip.GzipFile]:
     """What is in a file, of one packed by gzip what is in that, such as a trace of a profile. Raises DamagedBundle."""
     with open_plain(path, name, _MOST_FILE_BYTES) as file:
-        if not _is_packed(name):
+        if not name.endswith(_PACKED):
             yield file
             return
         try:
@@ -245,7 +235,7 @@ def _unpacked(path: Path, name: str) -> Iterator[IO[bytes] | gzip.GzipFile]:
 
 def _packing(file: IO[bytes], name: str) -> AbstractContextManager[IO[bytes] | gzip.GzipFile]:
     """Where the contents of that file go: without the name and the time that gzip would add."""
-    return gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) if _is_packed(name) else nullcontext(file)
+    return gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) if name.endswith(_PACKED) else nullcontext(file)
 
 
 def _parsed(raw: bytes) -> dict[str, Any] | None:

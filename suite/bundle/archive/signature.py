@@ -54,7 +54,9 @@ def sign(data: bytes, key: Path) -> bytes:
         done = _done(command, None, _SIGN_SECONDS)
         made = content.with_name("index.sig")
         if done.returncode != 0 or not made.is_file():
-            raise UsageError(f"ssh-keygen cannot sign with {key}: {_why(done)}")
+            lines = [line for line in done.stderr.decode(errors="replace").splitlines() if line.strip()]
+            why = lines[-1][:200] if lines else f"exit code {done.returncode}"
+            raise UsageError(f"ssh-keygen cannot sign with {key}: {why}")
         return read_bytes(made, made.name, _LONGEST)
 
 
@@ -98,19 +100,9 @@ def _done(
     nothing = None if data is not None or seconds == _SIGN_SECONDS else subprocess.DEVNULL  # a key may ask for a word
     try:
         return subprocess.run(
-            command,
-            input=data,
-            stdin=nothing,
-            capture_output=True,
-            timeout=seconds,
-            env={**os.environ, "LC_ALL": "C"},
+            command, input=data, stdin=nothing, capture_output=True, timeout=seconds, env={**os.environ, "LC_ALL": "C"}
         )
     except FileNotFoundError as error:
         raise UsageError("signatures need ssh-keygen, which is not here: install OpenSSH's client") from error
     except subprocess.TimeoutExpired as error:
         raise UsageError(f"ssh-keygen did not end within {seconds:g} s") from error
-
-
-def _why(done: subprocess.CompletedProcess[bytes]) -> str:
-    lines = [line for line in done.stderr.decode(errors="replace").splitlines() if line.strip()]
-    return lines[-1][:200] if lines else f"exit code {done.returncode}"

@@ -6,6 +6,9 @@ directory at the end, so that nothing can hide between entries or be read in two
 """
 
 import hashlib
+import io
+import os
+import shutil
 import stat
 import struct
 import zipfile
@@ -42,44 +45,31 @@ _LOCAL = struct.Struct("<4s5H3L2H")
 _BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, struct.error, ValueError)
 
 
-class Writer:
-    """Puts files into a new archive, each with the same time, permissions and compression."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._zip = zipfile.ZipFile(file, "w", allowZip64=True)
-
-    def add(self, name: str, content: bytes | Path) -> None:
-        """Bytes, or a regular file as it is now. What packs so well that a reader would take it for a bomb is stored.
-
-        Raises OSError, and FileNotFoundError or Unreadable for a file that is none.
-        """
-        info = zipfile.ZipInfo(name, _TIME)
-        info.create_system, info.external_attr = 3, (stat.S_IFREG | 0o644) << 16
-        info.compress_type = zipfile.ZIP_STORED if _is_too_even(content, name) else zipfile.ZIP_DEFLATED
-        if isinstance(content, bytes):
-            self._zip.writestr(info, content)
-            return
-        with open_plain(content, name, MOST_FILE_BYTES) as source:
-            info.file_size = content.stat().st_size
-            with self._zip.open(info, "w") as target:
-                while data := source.read(_BLOCK_BYTES):
-                    target.write(data)
-
-    def close(self) -> None:
-        self._zip.close()
+def add_file(archive: zipfile.ZipFile, name: str, content: bytes | Path) -> None:
+    """Bytes, or a regular file as it is now, with the same time and permissions as any. What packs so well that a
+    reader would take it for a bomb is stored. Raises as ``open_content``."""
+    info = zipfile.ZipInfo(name, _TIME)
+    info.create_system, info.external_attr = 3, (stat.S_IFREG | 0o644) << 16
+    with open_content(content, name) as source:
+        info.file_size = source.seek(0, os.SEEK_END)
+        info.compress_type = zipfile.ZIP_STORED if _is_too_even(source, info.file_size) else zipfile.ZIP_DEFLATED
+        source.seek(0)
+        with archive.open(info, "w") as target:
+            shutil.copyfileobj(source, target, _BLOCK_BYTES)
 
 
-def _is_too_even(content: bytes | Path, name: str) -> bool:
-    size = len(content) if isinstance(content, bytes) else content.stat().st_size
+def open_content(content: bytes | Path, name: str) -> BinaryIO:
+    """Raises OSError, and FileNotFoundError or Unreadable for a file that is none."""
+    return io.BytesIO(content) if isinstance(content, bytes) else open_plain(content, name, MOST_FILE_BYTES)
+
+
+def _is_too_even(source: BinaryIO, size: int) -> bool:
     if size <= _LONG_BYTES:
         return False
     packer, packed = zlib.compressobj(6, zlib.DEFLATED, -15), 0
-    if isinstance(content, bytes):
-        packed = len(packer.compress(content))
-    else:
-        with open_plain(content, name, MOST_FILE_BYTES) as source:
-            while data := source.read(_BLOCK_BYTES):
-                packed += len(packer.compress(data))
+    source.seek(0)
+    while data := source.read(_BLOCK_BYTES):
+        packed += len(packer.compress(data))
     return size > (packed + len(packer.flush())) * MOST_RATIO // 2
 
 
@@ -163,15 +153,13 @@ class Reader:
     def _check_index(self) -> None:
         sizes = {file.path: file.bytes for file in self.index.files}
         there = self._entries.keys() - {INDEX, SIGNATURE}
-        foreign = min(there - sizes.keys(), default=None)
-        if foreign is not None:
+        for foreign in sorted(there - sizes.keys()):
             raise UnsafeArchive(f"{self.name} holds {shown_name(foreign)}, which its index does not name")
-        gone = min(sizes.keys() - there, default=None)
-        if gone is not None:
+        for gone in sorted(sizes.keys() - there):
             raise UnsafeArchive(f"{self.name} has no {shown_name(gone)}, which its index names")
-        wrong = next((path for path, size in sizes.items() if self._entries[path].file_size != size), None)
-        if wrong is not None:
-            raise UnsafeArchive(f"{self.name}: {shown_name(wrong)} is not what the index says")
+        for path, size in sizes.items():
+            if self._entries[path].file_size != size:
+                raise UnsafeArchive(f"{self.name}: {shown_name(path)} is not what the index says")
 
     @contextmanager
     def _refusing(self) -> Iterator[None]:
@@ -186,21 +174,22 @@ class Reader:
 
 def _require_whole(file: BinaryIO, size: int, name: str) -> int:
     """How many entries the directory has, which ends the file. Raises UnsafeArchive before anything large is read."""
+    cut = UnsafeArchive(f"{name} is no archive of suite pack, or was cut short: it does not end as one")
     if size < _END.size:
         raise UnsafeArchive(f"{name} is no archive of suite pack: it has {size} bytes")
     end = size - _END.size
     mark, disk, first, here, count, length, offset, comment = _END.unpack(_at(file, end, _END.size))
     if mark != b"PK\5\6" or disk or first or here != count or comment:
-        raise UnsafeArchive(f"{name} is no archive of suite pack, or was cut short: it does not end as one")
+        raise cut
     if 0xFFFF in (count, here) or 0xFFFFFFFF in (length, offset):
         if end < _LOCATOR.size + _END_64.size:
-            raise UnsafeArchive(f"{name} is no archive of suite pack, or was cut short: it does not end as one")
+            raise cut
         mark, _, end_64, _ = _LOCATOR.unpack(_at(file, end - _LOCATOR.size, _LOCATOR.size))
         end -= _LOCATOR.size + _END_64.size
         found = _END_64.unpack(_at(file, end, _END_64.size))
         count, length, offset = found[7], found[8], found[9]
         if mark != b"PK\6\7" or end_64 != end or found[0] != b"PK\6\6" or found[1] != _END_64.size - 12:
-            raise UnsafeArchive(f"{name} is no archive of suite pack, or was cut short: it does not end as one")
+            raise cut
     if count > MOST_FILES or length > _MOST_DIRECTORY_BYTES:
         raise UnsafeArchive(f"{name} holds {count} files, more than the {MOST_FILES} that are read")
     if offset + length != end:

@@ -3,7 +3,7 @@
 import hashlib
 import platform
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 
 from suite.spec.catalogue import data_root
@@ -21,7 +21,7 @@ def code_key(rooms: tuple[str, ...] = ROOMS, packages: tuple[str, ...] = _PACKAG
 
     ``rooms`` and ``packages``: those of something else that is made of records.
     """
-    key = hashlib.sha256(f"{platform.python_version()} {[_version(name) for name in packages]}".encode())
+    key = hashlib.sha256(f"{platform.python_version()} {[version(name) for name in packages]}".encode())
     data = ((_PACKAGE / "worker", "*.json"), (data_root(), "*.yaml"))
     for folder, pattern in (*((_PACKAGE / room, "*.py") for room in rooms), *data):
         key.update(_digest(folder, pattern))
@@ -37,11 +37,3 @@ def _digest(folder: Path, pattern: str) -> bytes:
         found.update(f"{name} {len(data)}\n".encode())
         found.update(data)
     return found.digest()
-
-
-@cache
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "unknown"

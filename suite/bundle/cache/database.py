@@ -42,9 +42,7 @@ class Database:
     def __init__(self, folder: Path | None) -> None:
         self._path = None if folder is None else folder / FILE
         self._connection: sqlite3.Connection | None = None
-        self._new: dict[bytes, bytes] = {}
         self._changes: list[tuple[str, tuple]] = []
-        self._used: list[int] = []
         self.now = int(time.time())
         self._is_reading = False
         if self._path is not None:
@@ -56,8 +54,6 @@ class Database:
 
     def get(self, name: bytes) -> bytes | None:
         """What was kept under a name; null where nothing was, and where it is damaged."""
-        if name in self._new:
-            return self._new[name]
         number = _number(name)
         found = self.rows("SELECT body, used FROM kept WHERE id = ?", number)
         if not found:
@@ -67,21 +63,17 @@ class Database:
         if value is None or type(used) is not int:
             return None
         if used < self.now - USE_SECONDS:
-            self._used.append(number)
+            self.change("UPDATE kept SET used = ? WHERE id = ?", self.now, number)
         return value
 
     def put(self, name: bytes, value: bytes) -> None:
         """Keep a value under a name from the next ``flush`` on."""
-        if self._connection is not None:
-            self._new[name] = value
+        line = "INSERT OR REPLACE INTO kept (id, body, used) VALUES (?, ?, ?)"
+        self.change(line, _number(name), checked(name, value), self.now)
 
     def flush(self) -> None:
         """Write what is new, all at once, and keep to ``MOST_BYTES``."""
-        new = [(_number(name), checked(name, value), self.now) for name, value in self._new.items()]
         changes, self._changes = self._changes, []
-        used = [(self.now, number) for number in self._used]
-        self._new.clear()
-        self._used.clear()
         connection = self._connection
         if connection is None:
             return
@@ -89,10 +81,8 @@ class Database:
             if self._is_reading:
                 self._is_reading = False
                 connection.execute("COMMIT")
-            if new or used or changes:
+            if changes:
                 connection.execute("BEGIN IMMEDIATE")
-                connection.executemany("INSERT OR REPLACE INTO kept (id, body, used) VALUES (?, ?, ?)", new)
-                connection.executemany("UPDATE kept SET used = ? WHERE id = ?", used)
                 for line, values in changes:
                     connection.execute(line, values)
                 connection.execute("COMMIT")

@@ -4,6 +4,7 @@ Models are made of the JSON that this very code dumped before as validation woul
 nothing is checked but that no required field is missing. Whoever gives the JSON answers for its being what was written.
 """
 
+import sys
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,7 +33,7 @@ def maker(model: type[BaseModel], given: tuple[str, ...] = ()) -> Make:
     ``given``: fields whose values are taken as they are. What is made takes the object's place: nobody else may have
     it. Raises KeyError where a required field is missing, AttributeError and TypeError for what is no object.
     """
-    every, new = _every_field(model), model.__new__
+    every, new = set(model.model_fields), model.__new__
     plan = [
         (name, field.alias or name, None if name in given else _converter(field.annotation), field)
         for name, field in model.model_fields.items()
@@ -59,11 +60,6 @@ def maker(model: type[BaseModel], given: tuple[str, ...] = ()) -> Make:
         return made
 
     return make
-
-
-@cache
-def _every_field(model: type[BaseModel]) -> set[str]:
-    return set(model.model_fields)
 
 
 def _converter(annotation: Any) -> Make | None:
@@ -141,7 +137,6 @@ class Unpacking:
 
     def __init__(self) -> None:
         self._values: dict[str, Any] = {}
-        self._texts: dict[str, str] = {}
         self._models: dict[tuple, BaseModel] = {}
         self._environments: dict[tuple, Environment] = {}
 
@@ -163,7 +158,7 @@ class Unpacking:
         for part, name in _COMMON_TEXTS:
             texts = body[part]
             if texts is not None:
-                texts[name] = self._texts.setdefault(texts[name], texts[name])
+                texts[name] = sys.intern(texts[name])
         body["run"] = run
         return Derived(
             manifest=self._manifest(manifest, run, head["run"]),

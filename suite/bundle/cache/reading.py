@@ -13,6 +13,7 @@ from suite.bundle.files import DamagedBundle
 from suite.bundle.record import Evidence
 from suite.bundle.store import Bundle, StillRunning
 from suite.bundle.verify import Examined, examined
+from suite.bundle.walk import RECORD
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +39,11 @@ def read(
         if bundle.has_lock and folder.running():
             raise StillRunning(f"run {folder.id} is still going on; its record is derived when it ends")
         evidence, held = _evidence(folder)
-        content = b"" if evidence is None or before is None else _content(held, evidence, code)
-        derived = known(content) if content else None
-        derived = derived or _derived(examined(held, evidence), evidence)
+        record = folder.record_text()
+        if record is not None:
+            held = Bundle(folder.path, {**held.held, RECORD: record.encode()})
+        content = b"" if evidence is None or before is None else _content(held.id, evidence, record, code)
+        derived = (known(content) if content else None) or _derived(examined(held, evidence), evidence)
         text = held.manifest_text()
     except (StillRunning, DamagedBundle) as error:
         return error
@@ -58,11 +61,10 @@ def _evidence(folder: Bundle) -> tuple[Evidence | None, Bundle]:
         return None, folder
 
 
-def _content(held: Bundle, evidence: Evidence, code: bytes) -> bytes:
+def _content(name: str, evidence: Evidence, record: str | None, code: bytes) -> bytes:
     """Of all that a bundle gives, the difference of its record.json among it."""
-    text = held.record_text()
-    record = b"" if text is None else hashlib.sha256(text.encode()).digest()
-    facts = (code, evidence.digest.encode(), b"%d" % evidence.files, record, os.fsencode(held.id))
+    of_record = b"" if record is None else hashlib.sha256(record.encode()).digest()
+    facts = (code, evidence.digest.encode(), b"%d" % evidence.files, of_record, os.fsencode(name))
     return hashlib.sha256(b"\n".join(facts)).digest()
 
 

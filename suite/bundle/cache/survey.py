@@ -93,9 +93,5 @@ def survey(paths: Iterable[Path], mark: str | None = None) -> tuple[list[Surveye
         parent, name = os.path.split(os.path.join(plain, place.below) if place.below else plain)
         has_lock = any(entry.name == LOCK for entry in place.entries)
         bundles.append(Surveyed(place.path, parent, name, signature_of(place.path, place.entries), has_lock))
-    bundles.sort(key=lambda one: (_name(one.path), one.path))
+    bundles.sort(key=lambda one: (os.path.basename(one.path), one.path))
     return bundles, sorted(marked, key=lambda path: (path.name, str(path)))
-
-
-def _name(path: str) -> str:
-    return "" if path == "." else path.rpartition("/")[2]

@@ -115,22 +115,22 @@ class _Table:
 
     def _rows(self, bundles: Sequence[Surveyed]) -> Iterator[tuple[Surveyed, tuple]]:
         """Those whose files are as they were, with content and the column."""
-        by_parent: dict[str, dict[bytes, Surveyed]] = {}
+        by_parent: dict[bytes, dict[bytes, Surveyed]] = {}
         for bundle in bundles:
             if bundle.signature is not None and self._database.is_open and not self._is_alone(bundle):
-                by_parent.setdefault(bundle.parent, {})[os.fsencode(bundle.name)] = bundle
+                parent, name = _place(bundle)
+                by_parent.setdefault(parent, {})[name] = bundle
         for parent, inside in by_parent.items():
             query = f"SELECT name, state, content, used, {self._column} FROM runs WHERE parent = ?"
-            for name, state, content, used, body in self._database.rows(query, os.fsencode(parent)):
+            for name, state, content, used, body in self._database.rows(query, parent):
                 known = inside.get(name)
                 if known is not None and state == self._state(known) and type(content) is bytes:
-                    self._use(parent, name, used)
+                    if type(used) is int and used < self._database.now - USE_SECONDS:
+                        self._change("used", self._database.now, known)
                     yield known, (content, body)
 
-    def _use(self, parent: str, name: bytes, used: object) -> None:
-        if type(used) is int and used < self._database.now - USE_SECONDS:
-            change = "UPDATE runs SET used = ? WHERE parent = ? AND name = ?"
-            self._database.change(change, self._database.now, os.fsencode(parent), name)
+    def _change(self, column: str, value: bytes | int, bundle: Surveyed) -> None:
+        self._database.change(f"UPDATE runs SET {column} = ? WHERE parent = ? AND name = ?", value, *_place(bundle))
 
     def _state(self, bundle: Surveyed) -> bytes:
         return b"" if bundle.signature is None else bundle.signature.value + self._code
@@ -148,13 +148,12 @@ class _Table:
                 return self._view.read(kept)
         except (ValueError, TypeError, LookupError, AttributeError):  # its check holds, but not its content
             return None
-        place = (os.fsencode(bundle.parent), os.fsencode(bundle.name))
-        for (record,) in self._database.rows("SELECT record FROM runs WHERE parent = ? AND name = ?", *place):
+        query = "SELECT record FROM runs WHERE parent = ? AND name = ?"
+        for (record,) in self._database.rows(query, *_place(bundle)):
             derived = self._unpacked(unchecked(b"record" + state + content, record))
             if derived is not None:
                 made = self._view.make(derived)
-                change = f"UPDATE runs SET {self._column} = ? WHERE parent = ? AND name = ?"
-                self._database.change(change, checked(self._name_of_view(state, content), made), *place)
+                self._change(self._column, checked(self._name_of_view(state, content), made), bundle)
                 return self._view.read(made)
         return None
 
@@ -179,11 +178,10 @@ class _Table:
     def _taken(self, bundle: Surveyed, read: "Read | _Problem") -> object:
         if isinstance(read, StillRunning | DamagedBundle):
             return read
-        if read.content:
-            place = (os.fsencode(bundle.parent), os.fsencode(bundle.name), read.state)
-            if self._is_alone(bundle):
-                place = (_ARCHIVES, read.content, b"")
-            self._put(*place, read)
+        if read.content and self._is_alone(bundle):
+            self._put(_ARCHIVES, read.content, b"", read)
+        elif read.content and read.state:
+            self._put(*_place(bundle), read.state, read)
         if self._view is not None:
             return self._view.read(read.view)
         derived = self._unpacked(read.body, read.manifest)
@@ -191,19 +189,16 @@ class _Table:
         return derived
 
     def _put(self, parent: bytes, name: bytes, state: bytes, read: "Read") -> None:
-        if not (state or parent == _ARCHIVES):
-            return
         hash_ = manifest_of(read.body)
         if read.manifest and hash_ not in self._written:
             self._database.put(b"manifest " + hash_.encode(), read.manifest)
             self._written.add(hash_)
         record = checked(b"record" + state + read.content, read.body)
-        values = (parent, name, state, read.content, self._database.now, record)
-        if self._view is None:
-            self._database.change(_PUT.format("line"), *values, None)
-        else:
-            view = checked(self._name_of_view(state, read.content), read.view)
-            self._database.change(_PUT.format(self._column), *values, view)
+        column, view = "line", None
+        if self._view is not None:
+            column, view = self._column, checked(self._name_of_view(state, read.content), read.view)
+        values = (parent, name, state, read.content, self._database.now, record, view)
+        self._database.change(_PUT.format(column), *values)
 
     def _by_content(self, content: bytes) -> Derived | None:
         query = "SELECT state, record FROM runs WHERE content = ?"
@@ -226,6 +221,10 @@ class _Table:
             return self._unpacking.unpacked(body, known) if known.hash == hash_ else None
         except (ValueError, KeyError, TypeError, AttributeError, DamagedBundle):
             return None
+
+
+def _place(bundle: Surveyed) -> tuple[bytes, bytes]:
+    return os.fsencode(bundle.parent), os.fsencode(bundle.name)
 
 
 def _on_all_cores(

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from operator import add, mul
+from operator import add, mul, sub, truediv
 
 from pydantic import ValidationError
 
@@ -32,6 +32,9 @@ _NEAR = 0.005
 _GIB, _NAMED = 1 << 30, 8
 _LOG: Source = "the log"
 _COMPUTED: Source = "computed from the log"
+
+
+_Combine = Callable[[list[float], list[float]], list[float] | None]
 
 
 @dataclass(frozen=True)
@@ -130,11 +133,10 @@ def _phases(counted: Sequence[Step], names: Names, elapsed: float) -> tuple[dict
 def _counts(counted: Sequence[Step], names: Names, given: Told) -> tuple[ImportedCounts, dict[str, _Known | None]]:
     """Means, and each step's; what the log tells goes before what was told, which must not contradict it."""
     count = len(counted)
-    prompt = _either(_logged(counted, names.prompt_mean), given.prompt_tokens, count, "--prompt-tokens")
-    response = _either(
-        _logged_response(counted, names), given.response_tokens, count, "--response-tokens", _by(names.response_mean)
-    )
-    samples = _either(_logged_samples(counted, names), given.samples, count, "--samples", _by(names.samples))
+    prompt = _either(_told(counted, (names.prompt_mean,)), given.prompt_tokens, count, "--prompt-tokens")
+    response = _told(counted, names.response_mean, lambda whole, part: list(map(sub, whole, part)))
+    response = _either(response, given.response_tokens, count, "--response-tokens")
+    samples = _either(_told(counted, names.samples, _quotients), given.samples, count, "--samples")
     total = _logged(counted, names.total_tokens)
     if samples is None and total is not None:
         samples = _samples_of(total, prompt, response)
@@ -160,28 +162,13 @@ def _logged(counted: Sequence[Step], name: str) -> list[float] | None:
     return [step.values[name] for step in counted]
 
 
-def _by(names: Sequence[str]) -> Source:
-    return _LOG if len(names) == 1 else _COMPUTED
-
-
-def _logged_samples(counted: Sequence[Step], names: Names) -> list[float] | None:
-    """As they are logged, or turns over turns a sample."""
-    found = [_logged(counted, name) for name in names.samples]
-    if len(found) < 2:
-        return found[0] if found else None
-    turns, each = found
-    if turns is None or each is None or min(each) <= 0:
-        return None
-    return _whole_numbers([one / other for one, other in zip(turns, each, strict=True)])
-
-
-def _logged_response(counted: Sequence[Step], names: Names) -> list[float] | None:
-    """The mean length as it is logged, or that of whole samples less that of prompts."""
-    found = [_logged(counted, name) for name in names.response_mean]
-    if len(found) < 2:
-        return found[0] if found else None
-    whole, prompt = found
-    return None if whole is None or prompt is None else [a - b for a, b in zip(whole, prompt, strict=True)]
+def _told(counted: Sequence[Step], names: Sequence[str], combine: _Combine | None = None) -> _Known | None:
+    """As it is logged under one name, or what is made of two; null where a step lacks one."""
+    found = [each for name in names if (each := _logged(counted, name)) is not None]
+    if combine is None or len(names) < 2:
+        return _Known(found[0], _LOG) if found else None
+    made = combine(*found) if len(found) == len(names) else None
+    return None if made is None else _Known(made, _COMPUTED)
 
 
 def _samples_of(total: Sequence[float], prompt: _Known | None, response: _Known | None) -> _Known | None:
@@ -189,29 +176,28 @@ def _samples_of(total: Sequence[float], prompt: _Known | None, response: _Known 
     whole number."""
     if prompt is None or response is None or not prompt.source == response.source == _LOG:
         return None
-    lengths = list(map(add, prompt.values, response.values))
-    if min(lengths) <= 0:
-        return None
-    found = _whole_numbers([tokens / length for tokens, length in zip(total, lengths, strict=True)])
+    found = _quotients(total, list(map(add, prompt.values, response.values)))
     return None if found is None else _Known(found, _COMPUTED)
 
 
-def _whole_numbers(values: Sequence[float]) -> list[float] | None:
+def _quotients(above: Sequence[float], below: Sequence[float]) -> list[float] | None:
+    """Null where they are no whole numbers."""
+    if min(below) <= 0:
+        return None
+    values = list(map(truediv, above, below))
     if any(not 0.5 <= value <= MOST_COUNT or abs(value - round(value)) > _NEAR * value for value in values):
         return None
     return [float(round(value)) for value in values]
 
 
-def _either(
-    logged: list[float] | None, known: float | None, count: int, option: str, source: Source = _LOG
-) -> _Known | None:
+def _either(logged: _Known | None, known: float | None, count: int, option: str) -> _Known | None:
     """What the log tells, else what the importer does. Raises UnusableLog where both do, and differ."""
     if logged is None:
         return None if known is None else _Known([float(known)] * count, TOLD)
-    mean = math.fsum(logged) / len(logged)
+    mean = math.fsum(logged.values) / len(logged.values)
     if known is not None and abs(known - mean) > _NEAR * abs(mean):
         raise UnusableLog(f"{option} {known:g} is not what the log tells, which is {mean:g}")
-    return _Known(logged, source)
+    return logged
 
 
 def _of_both(one: _Known | None, other: _Known | None, operation: Callable[[float, float], float]) -> _Known | None:
@@ -229,12 +215,8 @@ def _memory(counted: Sequence[Step], names: Names) -> ImportedMemory:
             peak = names.peak_of(name)
             if peak is not None and value >= 0:
                 peaks[peak] = max(peaks.get(peak, 0.0), value)
-    return ImportedMemory(
-        **{
-            name: round(peaks[name] * _GIB) if peaks.get(name, 0.0) > 0 else None
-            for name in ImportedMemory.model_fields
-        }
-    )
+    known = {name: round(peak * _GIB) for name, peak in peaks.items() if peak > 0}
+    return ImportedMemory(**{**dict.fromkeys(ImportedMemory.model_fields), **known})
 
 
 def _notes(read: ReadLog, counted: Sequence[Step], names: Names, overlapping: bool) -> Iterator[str]:

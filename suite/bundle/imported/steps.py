@@ -6,6 +6,7 @@ that are asked for are taken from it.
 
 import math
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -122,10 +123,10 @@ def _verl_console(data: bytes, steps: _Steps) -> None:
         if "step:" not in line:
             continue
         parts = _plain(line).split(" - ")
-        number = _step_number(parts[0])
-        if number is None:
+        before, found, number = parts[0].rpartition("step:")
+        if not found or (before and not before[-1].isspace()) or not _is_count(number):
             continue
-        step = Step(number)
+        step = Step(int(number))
         for part in parts[1:]:
             name, _, text = part.rpartition(":")
             steps.add(step, name.strip(), _number(text), place)
@@ -258,13 +259,6 @@ def _plain(line: str) -> str:
     return _COLOUR.sub("", line).strip()
 
 
-def _step_number(text: str) -> int | None:
-    """Of ``step:12`` at the end of the text, behind nothing or a space; null for anything else."""
-    before, found, number = text.rpartition("step:")
-    is_word = not before or before[-1].isspace()
-    return int(number) if found and is_word and _is_count(number) else None
-
-
 def _heading(line: str) -> tuple[str, int]:
     """``Step`` or ``Epoch`` and its number, of ``=== Step 3/1000 ===``; an empty word for another line."""
     words = _plain(line).replace("=", " ").split()[-2:]
@@ -308,10 +302,4 @@ def _number(text: str) -> float | None:
 
 
 def _json_number(value: Any) -> float | None:
-    if type(value) not in (int, float):
-        return None
-    try:
-        number = float(value)
-    except OverflowError:
-        return None
-    return number if math.isfinite(number) else None
+    return float(value) if type(value) in (int, float) and abs(value) <= sys.float_info.max else None

@@ -20,6 +20,7 @@ from suite.bundle.files import (
     read_bytes,
     read_text,
     sync_folder,
+    text_of,
     write_synced,
     writing,
 )
@@ -38,6 +39,7 @@ from suite.bundle.imported.timers import Tool
 from suite.bundle.store import AlreadyThere, Bundle, find_marked, written
 from suite.spec import foreign
 from suite.spec.base import UsageError, digest
+from suite.spec.foreign import DOCUMENT_BYTES
 from suite.spec.schema_files import not_read
 from suite.spec.version import suite_version
 
@@ -58,10 +60,7 @@ class ImportFolder:
 
     def asked(self) -> Import:
         """Raises DamagedBundle when import.json is missing or cannot be read."""
-        try:
-            body = parse_object(read_text(self.path / IMPORT, IMPORT), IMPORT)
-        except FileNotFoundError as error:
-            raise DamagedBundle(f"{IMPORT} is missing") from error
+        body = parse_object(text_of(self._bytes(IMPORT, DOCUMENT_BYTES), IMPORT), IMPORT)
         if body.get("schema") != IMPORT_SCHEMA:
             raise DamagedBundle(not_read(IMPORT, body.get("schema"), IMPORT_SCHEMA, body.get("suite_version")))
         try:
@@ -69,16 +68,15 @@ class ImportFolder:
         except ValidationError as error:
             raise DamagedBundle(f"{IMPORT}: {first_line(error)}") from error
 
-    def log(self) -> bytes:
-        """Raises DamagedBundle when it is missing or no regular file of a size that is read."""
+    def _bytes(self, name: str, limit_bytes: int) -> bytes:
         try:
-            return read_bytes(self.path / LOG, LOG, MOST_LOG_BYTES)
+            return read_bytes(self.path / name, name, limit_bytes)
         except FileNotFoundError as error:
-            raise DamagedBundle(f"{LOG} is missing") from error
+            raise DamagedBundle(f"{name} is missing") from error
 
     def derived(self) -> ImportedRecord:
         """The record that its log gives now. Raises DamagedBundle, also for another log than the one imported."""
-        asked, data = self.asked(), self.log()
+        asked, data = self.asked(), self._bytes(LOG, MOST_LOG_BYTES)
         facts = log_facts(data)
         if (facts.bytes, facts.sha256) != (asked.log.bytes, asked.log.sha256):
             raise DamagedBundle(f"{LOG} is not the log that was imported: its SHA-256 is {facts.sha256}")

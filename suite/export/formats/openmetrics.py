@@ -21,43 +21,29 @@ def lines(table: Table, rows: Iterable[Row]) -> Iterator[str]:
     kept = list(rows)
     keys = [column for column in table.columns if column.name in table.keys and column.name not in _STATES]
     labels = [_labels(keys, row) for row in kept]
-    for column in table.columns:
-        if column.kind in ("integer", "number", "boolean", "time") and column.name not in table.keys:
-            yield from _gauge(table, column, kept, labels)
-    if table.name == "runs":
-        for column in (column for column in table.columns if column.name in _STATES):
-            yield from _states(table, column, kept, labels)
+    figures = [one for one in table.columns if one.kind not in ("text", "texts") and one.name not in table.keys]
+    states = [one for one in table.columns if one.name in _STATES] if table.name == "runs" else []
+    for column in (*figures, *states):
+        known = [(label, row[column.name]) for label, row in zip(labels, kept, strict=True)]
+        yield from _family(table, column, [(label, value) for label, value in known if value is not None])
     yield "# EOF\n"
 
 
-def _gauge(table: Table, column: Column, rows: Sequence[Row], labels: Sequence[str]) -> Iterator[str]:
-    found = [(label, row[column.name]) for label, row in zip(labels, rows, strict=True) if row[column.name] is not None]
-    if not found:
-        return
-    name = f"suite_{table.noun}_{column.name}" + "_seconds" * (column.kind == "time")
-    yield from _head(name, "gauge", column.meaning)
-    for label, value in found:
-        yield f"{name}{{{label}}} {_value(value)}\n"
-
-
-def _states(table: Table, column: Column, rows: Sequence[Row], labels: Sequence[str]) -> Iterator[str]:
-    """One sample for each value that there can be: 1 for the one that is."""
-    name = f"suite_{table.noun}_{column.name}"
-    known = [(label, row[column.name]) for label, row in zip(labels, rows, strict=True) if row[column.name] is not None]
+def _family(table: Table, column: Column, known: Sequence[tuple[str, Any]]) -> Iterator[str]:
+    """A gauge; of a state one sample for each value that there can be: 1 for the one that is."""
     if not known:
         return
-    yield from _head(name, "stateset", column.meaning)
-    for label, state in known:
-        for value in column.values:
-            yield f'{name}{{{label},{name}="{value}"}} {int(value == state)}\n'
-
-
-def _head(name: str, kind: str, meaning: str) -> Iterator[str]:
-    yield f"# TYPE {name} {kind}\n"
-    unit = next((unit for unit in _UNITS if kind == "gauge" and name.endswith(f"_{unit}")), None)
+    name = f"suite_{table.noun}_{column.name}" + "_seconds" * (column.kind == "time")
+    yield f"# TYPE {name} {'stateset' if column.name in _STATES else 'gauge'}\n"
+    unit = next((unit for unit in _UNITS if name.endswith(f"_{unit}")), None)
     if unit is not None:
         yield f"# UNIT {name} {unit}\n"
-    yield f"# HELP {name} {_escaped(meaning)}\n"
+    yield f"# HELP {name} {_escaped(column.meaning)}\n"
+    for label, value in known:
+        if column.name in _STATES:
+            yield from (f'{name}{{{label},{name}="{one}"}} {int(one == value)}\n' for one in column.values)
+        else:
+            yield f"{name}{{{label}}} {_value(value)}\n"
 
 
 def _labels(keys: Sequence[Column], row: Row) -> str:

@@ -4,7 +4,6 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from suite.export.runs import SETTINGS
 from suite.export.tables import TABLES, Row, rows_of
@@ -36,36 +35,28 @@ def given(entries: Sequence[Entry], tags: Mapping[str, tuple[str, ...]]) -> Iter
         (row,) = rows_of(TABLES["runs"], [entry], tags)
         phases = rows_of(TABLES["phases"], [entry])
         number = seen[row["run"]] = seen.get(row["run"], 0) + 1
+        told = {name: value for name, value in row.items() if name not in SETTINGS}
+        figures = {name: float(value) for name, value in told.items() if isinstance(value, (int, float))}
+        lines = {name: value for name, value in told.items() if isinstance(value, (str, list)) and value}
         yield Given(
             name=row["run"] if number == 1 else f"{row['run']}.{number}",
             row=row,
             settings={name: row[name] for name in row if name in SETTINGS and isinstance(row[name], (str, int, float))},
             texts={
                 name: value if isinstance(value, str) else "\n".join(value)
-                for name, value in row.items()
-                if _is_text(name, value)
+                for name, value in lines.items()
+                if name not in _NOT_STATED
             },
-            figures={**_figures(row), **{name: value for phase in phases for name, value in _of_phase(phase)}},
+            figures={**figures, **{name: value for phase in phases for name, value in _of_phase(phase)}},
             iterations=tuple(entry.record.iterations.seconds),
         )
 
 
-def _is_text(name: str, value: Any) -> bool:
-    return name not in SETTINGS and name not in _NOT_STATED and isinstance(value, (str, list)) and bool(value)
-
-
-def _figures(row: Row) -> dict[str, float]:
-    return {
-        name: float(value) for name, value in row.items() if name not in SETTINGS and isinstance(value, (int, float))
-    }
-
-
 def _of_phase(row: Row) -> Iterator[tuple[str, float]]:
     table = TABLES["phases"]
-    own = [one.name for one in table.columns if one.name not in table.keys and one.kind in ("number", "integer")]
-    for name in own:
-        if row[name] is not None:
-            yield f"phase/{row['phase']}/{name}", float(row[name])
+    for one in table.columns:
+        if one.name not in table.keys and one.kind in ("number", "integer") and row[one.name] is not None:
+            yield f"phase/{row['phase']}/{one.name}", float(row[one.name])
 
 
 @contextmanager
