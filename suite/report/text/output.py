@@ -14,7 +14,7 @@ from suite.report.text.answer import as_lines
 from suite.report.text.markdown import DETAILS, beside, render
 from suite.report.text.section import Section, parts_of
 from suite.report.text.sections import SECTIONS
-from suite.report.text.sections.reproduce import DIGESTS
+from suite.report.text.sections.around import DIGESTS
 from suite.spec.base import Frozen, UsageError
 
 REPORT_SCHEMA = "suite/report/1"

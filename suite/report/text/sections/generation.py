@@ -1,14 +1,17 @@
-"""Generation by an engine or ranks of its own, and trainers that do it as far ahead as a queue lets them."""
+"""Generation by an engine or ranks of its own, trainers that do it as far ahead as a queue lets them, and what uneven
+samples cost."""
 
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 
 from suite.report.facts.model import ReportModel
+from suite.report.facts.network import row_names
 from suite.report.facts.pool import Row
-from suite.report.facts.rollout import Asynchronous, Generation, Overlap
+from suite.report.facts.rollout import Asynchronous, Generation, LengthFacts, Overlap, Unevenness
 from suite.report.formatting.escape import inline
 from suite.report.formatting.grid import Column, Table
 from suite.report.formatting.numbers import UNKNOWN, counted, gib, interval, number, percent
-from suite.report.text.columns import LABEL, Shown, label, rate, seconds, table_of
+from suite.report.text.columns import LABEL, Shown, label, rate, seconds, shown, table_of
 from suite.report.text.section import Block, Section
 from suite.stats.intervals import Interval
 
@@ -41,9 +44,22 @@ _ROLES = (
     "How long a device of each role worked in a period, in the mean over its devices, and how long it had nothing to "
     "do. Roles work at the same time, so their seconds do not add up:"
 )
+_TOKENS = "Tokens of the samples of one iteration, the same in every iteration and on every backend and layout."
+_COST = (
+    "Padded: share of the trained positions. Idle slots: share of the token steps that samples which have ended wait "
+    "for the longest one of their replica, by the lengths alone. Lost: what a complete mean sample waits for it. Idle "
+    "ranks: what ranks wait for the slowest one."
+)
+_LENGTHS = tuple(
+    Column(title, right)
+    for title, right in (
+        *(("rows", False), ("workload", False), ("samples", True), ("tokens of", False)),
+        *((title, True) for title in ("mean", "p50", "p90", "p99", "longest", "at the cap %")),
+    )
+)
 
 
-def _blocks(model: ReportModel) -> Iterator[Block]:
+def _generation(model: ReportModel) -> Iterator[Block]:
     rows = [row for row in model.rows if row.generation]
     if not rows:
         return
@@ -84,7 +100,7 @@ def _blocks(model: ReportModel) -> Iterator[Block]:
 
 
 def _shown(show: Callable[[Generation], str]) -> Callable[[Row], str]:
-    return lambda row: show(row.generation) if row.generation else UNKNOWN
+    return shown(lambda row: row.generation, show)
 
 
 def _beside(show: Callable[[Overlap], str]) -> Callable[[Row], str]:
@@ -136,7 +152,7 @@ def _asynchronous(model: ReportModel) -> Iterator[Block]:
 
 
 def _ahead(show: Callable[[Asynchronous], str]) -> Callable[[Row], str]:
-    return lambda row: show(row.asynchronous) if row.asynchronous else UNKNOWN
+    return shown(lambda row: row.asynchronous, show)
 
 
 def _period(row: Row) -> Interval | None:
@@ -153,5 +169,55 @@ def _histogram(one: Asynchronous) -> str:
     return ", ".join(f"{age}: {percent(share)} %" for age, share in one.staleness)
 
 
-SECTION = Section("Generation and weight sync", _blocks, is_beside=True)
+def _lengths(model: ReportModel) -> Iterator[Block]:
+    rows = [row for row in model.rows if row.unevenness]
+    if not rows:
+        return
+    yield _TOKENS
+    yield Table(_LENGTHS, tuple(_length_cells(rows)))
+    yield _COST
+    columns: list[Shown] = [
+        (Column("batches", False), _uneven(_batches)),
+        (Column("padded %"), _uneven(lambda one: percent(one.padded_share))),
+        (Column("idle slots %"), _uneven(lambda one: percent(one.idle_slot_share))),
+        (Column("lost s"), _uneven(lambda one: number(one.idle_slot_seconds))),
+        (Column("lost %"), _lost_share),
+        (Column("idle ranks %"), lambda row: UNKNOWN if row.idle is None else percent(row.idle.share)),
+    ]
+    yield table_of([LABEL, *columns], rows)
+
+
+def _length_cells(rows: Sequence[Row]) -> Iterator[tuple[str, ...]]:
+    """Two lines for the rows that share their samples, of which the first alone names them."""
+    alike: dict[tuple[str, str], list[tuple[Row, Unevenness]]] = defaultdict(list)
+    for row in rows:
+        if row.unevenness:
+            alike[row.workload, row.lengths_hash].append((row, row.unevenness))
+    for (workload, _), members in alike.items():
+        one = members[0][1]
+        names = row_names([row.number for row, _ in members])
+        yield (names, inline(workload), str(one.samples), "prompts", *_figures(one.prompt))
+        yield ("", "", "", "responses", *_figures(one.response))
+
+
+def _figures(one: LengthFacts) -> tuple[str, ...]:
+    whole = (f"{tokens:,}" for tokens in (one.p50, one.p90, one.p99, one.most))
+    return number(one.mean), *whole, percent(one.at_cap)
+
+
+def _uneven(show: Callable[[Unevenness], str]) -> Callable[[Row], str]:
+    return shown(lambda row: row.unevenness, show)
+
+
+def _batches(one: Unevenness) -> str:
+    return f"{'packed' if one.packed else 'padded'}{', balanced' if one.balanced else ''}"
+
+
+def _lost_share(row: Row) -> str:
+    lost = row.unevenness.idle_slot_seconds if row.unevenness else None
+    return percent(lost / row.iteration_seconds) if lost is not None and row.iteration_seconds else UNKNOWN
+
+
+GENERATION = Section("Generation and weight sync", _generation, is_beside=True)
 ASYNCHRONOUS = Section("Asynchronous trainers", _asynchronous, is_beside=True)
+LENGTHS = Section("Lengths and padding", _lengths, is_beside=True)
