@@ -13,7 +13,7 @@ from suite.report.comparing.judging import judge_together
 from suite.report.comparing.model import ComparedRow, FolderComparison
 from suite.report.comparing.reading import left_out, notes
 from suite.report.facts.entry import Entry
-from suite.report.trust import ALTERED, RUNNING, Caveat
+from suite.report.reading import ALTERED, RUNNING, Caveat
 from suite.spec.base import UsageError
 from suite.spec.layout import Layout
 from suite.stats.intervals import RunSeconds

@@ -10,7 +10,7 @@ from suite.bundle.evidence import digest_of_all
 from suite.bundle.folder import findings_that_leave_out
 from suite.bundle.store import DamagedBundle, StillRunning
 from suite.report.site.runs import RUNS, RunFacts
-from suite.report.trust import ALTERED, RUNNING, Caveat, lines_of
+from suite.report.reading import ALTERED, RUNNING, Caveat, lines_of
 
 
 @dataclass
