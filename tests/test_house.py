@@ -115,7 +115,7 @@ OWN_FILES = {
     "the image that it runs in, while it is built": ("images/inventory.py",),
     "wheels that pip has just put there": ("images/wheelhouse.py",),
     "writes a log, and a file of this checkout": ("images/build.py",),
-    "pictures that it has just drawn": ("report/plots/kept.py",),
+    "pictures that it has just drawn": ("report/plots/__init__.py",),
     "a file that the same command has just written": ("cli/options/reading.py",),
     "writes, and syncs folders": ("bundle/files.py",),
     "writes files that are not there yet": (

@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from suite.report.comparing.model import Lack, Side, Unjudged
-from suite.report.reading import Found
-from suite.report.reading import ALTERED, RUNNING, VERSIONS, Caveat, lines_of
+from suite.report.reading import ALTERED, RUNNING, VERSIONS, Caveat, Found, lines_of
 from suite.spec.base import UsageError
 
 #: By what reading tells of a bundle; other findings for which it was left out make it inconsistent.

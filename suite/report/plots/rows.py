@@ -15,7 +15,7 @@ from suite.report.facts.pool import Row
 from suite.report.formatting.escape import drawable
 from suite.report.formatting.numbers import counted
 from suite.report.plots import style
-from suite.report.plots.series import backend_colours, bars
+from suite.report.plots.style import backend_colours, bars
 from suite.spec.phases import ALL
 
 #: relative luminance (WCAG 2.1) below which white ink reads better than dark

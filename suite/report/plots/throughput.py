@@ -11,8 +11,8 @@ from suite.report.facts.model import ReportModel
 from suite.report.facts.pool import Row
 from suite.report.formatting.escape import drawable
 from suite.report.formatting.numbers import counted
-from suite.report.plots import series, style
-from suite.report.plots.series import Series
+from suite.report.plots import style
+from suite.report.plots.style import Series
 from suite.stats.intervals import Interval
 
 #: Below this span of rates a linear axis from zero shows more than a logarithmic one.
@@ -26,9 +26,9 @@ def figure(model: ReportModel) -> Figure | None:
         return None
     all_sizes = list(dict.fromkeys(row.size for row in model.rows))
     all_ranks = sorted({row.ranks for row in model.rows})
-    sizes, ranks = series.spread(all_sizes, series.MOST_SIZES), series.spread(all_ranks, series.MOST_PANELS)
+    sizes, ranks = style.spread(all_sizes, style.MOST_SIZES), style.spread(all_ranks, style.MOST_PANELS)
     rows = [row for row in model.rows if row.size in set(sizes) and row.ranks in set(ranks)]
-    lines, more = series.series_of(rows, series.backend_colours(model.rows))
+    lines, more = style.series_of(rows, style.backend_colours(model.rows))
     rates = {row.number: row.samples_per_second for row in rows if row.samples_per_second}
     ratios = {one.row.number: one.parts[0][0].interval for one in charts.ratios(model)}
     drawn = style.new_figure(4.6 if ratios else 3.2)
@@ -51,8 +51,8 @@ def figure(model: ReportModel) -> Figure | None:
         notes.append(_ratio_axis(axes[1, 0], [ratios[row.number] for row in rows if row.number in ratios]))
     omitted = ((len(all_sizes) - len(sizes), "size"), (len(all_ranks) - len(ranks), "rank count"), (more, "series"))
     bottom = 0.55 if _rotation(sizes, ranks) else 0.3
-    note = " ".join(dict.fromkeys(text for text in (series.left_out(omitted), *notes) if text))
-    legend = series.handles(lines)
+    note = " ".join(dict.fromkeys(text for text in (style.left_out(omitted), *notes) if text))
+    legend = style.handles(lines)
     if any(not row.measured for row in rows):
         legend.append(Line2D([], [], color=style.INK, marker="x", linewidth=0, label="no run succeeded"))
     style.frame(drawn, legend, note, left=0.8, right=0.1, bottom=bottom, top=0.25)
@@ -95,7 +95,7 @@ def _panel(
     for index, line in enumerate(lines):
         rows = [row for row in line.rows if row.ranks == ranks and row.number in figures]
         found = [figures[row.number] for row in rows]
-        series.draw_line(axes, line, _positions(rows, sizes, index, lines), found, width)
+        style.draw_line(axes, line, _positions(rows, sizes, index, lines), found, width)
     axes.set_xlim(-0.5, len(sizes) - 0.5)
     axes.grid(axis="x", visible=False)
 

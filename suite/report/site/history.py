@@ -10,8 +10,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Literal
 
-from suite.report.site.gathering import Gathered
-from suite.report.site.runs import UNKNOWN_MACHINE, RunFacts
+from suite.report.site.runs import UNKNOWN_MACHINE, Gathered, RunFacts
 from suite.spec.base import digest
 from suite.stats.changes import History, find_changes
 from suite.stats.intervals import Interval, RunSeconds, log_rates, pooled_rate

@@ -6,10 +6,10 @@ from typing import Any
 
 from suite.bundle.archive.opening import Opened
 from suite.bundle.cache.survey import Surveyed
-from suite.report.site.gathering import Gathered, gather
 from suite.report.site.history import Series, histories
+from suite.report.site.output import Summary
 from suite.report.site.pages import Site, change_title, compare_page, feed, index_page, regressions, series_page
-from suite.report.site.written import Summary
+from suite.report.site.runs import Gathered, gather
 
 
 def make_site(

@@ -8,8 +8,7 @@ from typing import Any
 
 from suite.report.facts.model import ReportModel
 from suite.report.facts.pool import Row
-from suite.report.plots import NAMES
-from suite.report.plots.kept import pictures
+from suite.report.plots import NAMES, pictures
 from suite.report.text.answer import as_lines
 from suite.report.text.markdown import DETAILS, beside, render
 from suite.report.text.section import Section, parts_of
