@@ -105,7 +105,7 @@ OWN_FILES = {
     "the suite's own sources and data": (
         *("spec/algorithms.py", "spec/phases.py", "spec/catalogue.py", "spec/redaction.py", "planner/parameters.py"),
         *("backends/base.py", "backends/registry.py", "bundle/cache/code.py", "cli/saved_help.py"),
-        *("report/page/shell.py", "report/formatting/html.py"),
+        *("report/page/output.py", "report/formatting/html.py"),
     ),
     "/dev/null": ("cli/main.py",),
     "the kernel's /proc and /sys": (

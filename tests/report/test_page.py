@@ -15,8 +15,7 @@ from markdown_it import MarkdownIt
 from suite.report.facts.entry import Entry
 from suite.report.facts.model import ReportModel, build
 from suite.report.page import output, traces
-from suite.report.page.output import page_text
-from suite.report.page.shell import HERE
+from suite.report.page.output import HERE, page_text
 from suite.report.reading import read_entries
 from suite.report.text.markdown import render as markdown
 from suite.report.text.output import as_json

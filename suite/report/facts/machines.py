@@ -8,8 +8,19 @@ from string import ascii_uppercase
 from suite.bundle.facts import inner
 from suite.bundle.record import Record
 from suite.report.facts.entry import Entry
-from suite.report.facts.environment import COPY, PRODUCT, Figure, Reader, commit_of, driver, packages_of, worker
-from suite.report.facts.links import adapters_text, link_kinds, links_text
+from suite.report.facts.environment import (
+    COPY,
+    PRODUCT,
+    Figure,
+    Reader,
+    adapters_text,
+    commit_of,
+    driver,
+    link_kinds,
+    links_text,
+    packages_of,
+    worker,
+)
 from suite.report.formatting.numbers import GIB, counted, number
 
 #: Most distinct values of one fact that are written out.

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from suite.bundle.imported.record import ImportedRow
 from suite.report.facts.conventions import clock_lines, conventions, experimental_lines, recorded_conventions
 from suite.report.facts.entry import BundleDigest, Entry, ReportEvidence
-from suite.report.facts.failures import FailureRow, failure_rows
 from suite.report.facts.machines import Machine, assign_machines
 from suite.report.facts.network import NetworkLine, network_lines, network_runs
 from suite.report.facts.noise import share_noise, two_mode_lines
@@ -15,7 +14,7 @@ from suite.report.facts.ranking import Ranking, rank
 from suite.report.facts.scaling import Scalings, scale
 from suite.report.facts.side_by_side import SideBySide, side_by_side
 from suite.report.facts.slow_network import slow_networks
-from suite.report.facts.suspect import doubt_lines
+from suite.report.facts.suspect import FailureRow, doubt_lines, failure_rows
 from suite.report.facts.work import (
     ModelFacts,
     WorkDifference,
@@ -116,7 +115,7 @@ def build(
         beside=side_by_side(comparable),
         work_differences=work_differences(rows),
         scaling=scaling,
-        failures=failure_rows(rows, [group.entries for group in groups]),
+        failures=failure_rows([group.entries for group in groups]),
         machines=machines,
         networks=network_lines(networks),
         conventions=conventions(entries, _has_rounds(ranking, scaling)),

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from suite.bundle.facts import inner, positive
 from suite.bundle.record import Record
-from suite.report.facts.links import active_adapters, gpus
+from suite.report.facts.environment import active_adapters, gpus
 from suite.report.facts.network import SCOPES, Exchange, NetworkRun, NetworkRuns, exchanges, hardware_here, row_names
 from suite.report.formatting.numbers import counted, number, percent
 from suite.spec.base import Frozen, printable

@@ -1,6 +1,8 @@
-"""The report as one page: what it shows, put together and written at once."""
+"""The report as one HTML file that needs nothing else: text, data, scripts and styles inside, and a policy that allows
+only these."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,15 +11,26 @@ from suite.bundle.files import replace_atomically
 from suite.report import charts
 from suite.report.facts.entry import Entry
 from suite.report.facts.model import ReportModel
+from suite.report.formatting.escape import visible
+from suite.report.formatting.html import in_script, policy, source
 from suite.report.formatting.numbers import number
-from suite.report.page import bundles, figures, traces
-from suite.report.page.shell import render
+from suite.report.page import bundles, figures
 from suite.report.text.answer import answer
 from suite.report.text.section import Section, parts_of
 from suite.report.text.sections import SECTIONS
 from suite.spec.base import UsageError
 from suite.spec.phases import ALL
 
+HERE = Path(__file__).parent
+_STYLES = ("tokens.css", "shell.css", "controls.css", "table.css", "chart.css", "print.css", "report.css")
+#: In the order in which they stand in the file: drawing, tables and the choice of light or dark, then each picture.
+_SCRIPTS = (
+    *("dom.js", "theme.js", "format.js", "save.js", "table.js", "inspect.js", "chart.js", "selection.js", "rows.js"),
+    *("lines.js", "scaling.js", "ratios.js", "iteration.js", "differences.js", "report.js"),
+)
+#: The style that the plotting library puts into each picture, for its class ``plot``: allowed by its hash.
+_PICTURE_STYLE = "picture.css"
+_VENDOR = json.loads((HERE / "vendor" / "vendor.json").read_text(encoding="utf-8"))
 PAGE_SCHEMA = "suite/page/1"
 #: Heading of a part of the report -> the pictures that are shown below it, by their names in ``report.js``.
 PICTURES = {
@@ -57,7 +70,7 @@ def page_text(
     shown_parts = [figures.of_part(part, PICTURES.get(part.heading, ()), tables) for part in parts]
     environments, environment_of = bundles.environments(model.rows, entries)
     by_path = {row.number: bundles.href(row.path, path) for row in model.rows}
-    shown, left_out = ([], "") if is_cut else traces.traces_of(model.rows, entries)
+    shown, left_out = ([], "") if is_cut else bundles.traces_of(model.rows, entries)
     data = {
         "schema": PAGE_SCHEMA,
         "rows": [figures.row_data(row, by_path[row.number], environment_of[row.number]) for row in model.rows],
@@ -80,7 +93,7 @@ def page_text(
         "schema": PAGE_SCHEMA,
     }
     tables.append(bundles.runs_table(model, entries, path, MOST_LISTED if is_cut else None))
-    return render(model.title, values, {"report": data, "tables": tables})
+    return _rendered(model.title, values, {"report": data, "tables": tables})
 
 
 def _charts(model: ReportModel) -> dict[str, list[dict[str, Any]]]:
@@ -119,3 +132,30 @@ def write_page(model: ReportModel, entries: Sequence[Entry], path: Path, first: 
         raise UsageError(f"cannot write {error.filename or path}: {error.strerror or error}") from error
     replace_atomically(path, text)
     return WrittenPage(path, len(text.encode()), cut)
+
+
+def _rendered(title: str, values: Mapping[str, Any], data: Mapping[str, Any]) -> str:
+    """``values``: what the template shows, every one of them escaped. ``data``: name -> what ``dom.js`` reads by
+    ``pageData(name)``."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    libraries = [_text("vendor", one["file"]) for one in _VENDOR["libraries"]]
+    own = "\n".join(_text("script", name) for name in _SCRIPTS)
+    scripts = [*libraries, f'"use strict";\n(() => {{\n{own}\n}})();\n']
+    style = "\n".join(_text("style", name) for name in _STYLES)
+    environment = Environment(
+        loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    return environment.get_template("report.html.jinja").render(
+        **values,
+        title=visible(title),
+        policy=policy(scripts, [style, _text("style", _PICTURE_STYLE).removesuffix("\n")], "img-src data:"),
+        scripts=scripts,
+        style=style,
+        data={name: in_script(value) for name, value in data.items()},
+        libraries=[{**one, "licence_text": _text("vendor", one["licence_file"])} for one in _VENDOR["libraries"]],
+    )
+
+
+def _text(folder: str, name: str) -> str:
+    return source(HERE / folder / name)
