@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 from suite.report.comparing.model import ComparedMemory, ComparedPhase, ComparedRow, MemoryVerdict
 from suite.report.comparing.pairing import Measured
+from suite.report.facts.costs import OF_THE_RUN, peaks_of
 from suite.report.facts.noise import in_turns
 from suite.report.facts.phase_ratios import in_part
 from suite.report.formatting.numbers import counted
@@ -299,7 +300,7 @@ def _memories(pairs: Sequence[Pair]) -> list[ComparedMemory | None]:
     known = [
         (place, before, after)
         for place, (before, after) in enumerate(peaks)
-        if before is not None and after is not None and before[0] == after[0]
+        if before[1] and before[0] == after[0]
     ]
     sides = [(_as_rates(before[1]), _as_rates(after[1])) for _, before, after in known]
     tests = judge_together(sides, [None] * len(sides), [f"row {place}" for place, _, _ in known])
@@ -325,15 +326,8 @@ _MORE_OR_LESS: dict[ComparisonVerdict, MemoryVerdict] = {
 }
 
 
-def _peaks(side: Measured) -> tuple[str, tuple[int, ...]] | None:
-    """What the peaks are of, and the peak of each run; null where one run does not know it."""
-    memories = [run.record.memory for run in side.runs.entries if run.record.throughput is not None]
-    for field, meaning in (("peak_reserved_bytes", "reserved"), ("peak_allocated_bytes", "resident")):
-        peaks = [getattr(memory, field) if memory is not None else None for memory in memories]
-        known = tuple(peak for peak in peaks if peak)
-        if known and len(known) == len(memories):
-            return meaning, known
-    return None
+def _peaks(side: Measured) -> tuple[str, tuple[int, ...]]:
+    return peaks_of([run.record.memory for run in side.runs.entries if run.record.throughput is not None], OF_THE_RUN)
 
 
 def _as_rates(peaks: Sequence[int]) -> tuple[RunSeconds, ...]:

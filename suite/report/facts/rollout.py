@@ -8,6 +8,7 @@ from suite.bundle.amounts import Peaks
 from suite.bundle.overlap_model import Overlap as RecordedOverlap
 from suite.bundle.overlap_model import OverlapRole
 from suite.bundle.record import Record, Rollout
+from suite.report.facts.costs import OF_THE_RUN, peaks_of
 from suite.spec.base import digest
 from suite.spec.manifest import Manifest
 from suite.stats.intervals import Interval, pooled_mean
@@ -159,11 +160,7 @@ def _overlap(records: Sequence[Record]) -> Overlap | None:
 
 
 def _greatest(peaks: Sequence[Peaks]) -> int | None:
-    for name in ("peak_reserved_bytes", "peak_allocated_bytes"):
-        found = [getattr(one, name) for one in peaks]
-        if all(found):
-            return int(max(found))
-    return None
+    return max(peaks_of(peaks, OF_THE_RUN)[1], default=None)
 
 
 def _rollout(read: Callable[[Rollout], float | None]) -> Callable[[Record], float | None]:
