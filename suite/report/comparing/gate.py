@@ -117,15 +117,13 @@ def check_gate(gate: float, phase: str | None) -> None:
 
 def _part(row: ComparedRow, phase: str | None) -> ComparedRow | ComparedPhase | None:
     """What of a row the gate judges; null where it could not be tested."""
-    parts = [one for one in row.phases if one.name == phase] if phase else [row]
-    return next((one for one in parts if one.log_error is not None), None)
+    part = next((one for one in row.phases if one.name == phase), None) if phase else row
+    return part if part is not None and part.log_error is not None else None
 
 
 def _outcome(part: ComparedRow | ComparedPhase, row: ComparedRow, gate: float, missed: bool, each: float) -> RowGate:
-    """``each``: the one-sided level at which a row of this comparison is below the gate.
-
-    The runs that would decide are those that show of an unchanged rate that it keeps to the gate, by the noise alone.
-    """
+    """``each``: the one-sided level at which a row is below the gate. The runs that would decide are those that show of
+    an unchanged rate that it keeps to the gate, by the noise alone."""
     ratio, error, degrees = part.ratio, part.log_error, part.degrees
     assert ratio is not None and error is not None and degrees is not None, "only rows with a spread are tested"
     at_least = ratio * math.exp(-student_quantile(degrees, 1 - LEVEL) * error)

@@ -56,11 +56,8 @@ class Idle:
 
 @dataclass(frozen=True)
 class PhaseMemory:
-    """What is in use at the peak of one phase, against the least that it needs: greatest, and mean over the runs.
-
-    Allocated on a GPU, where what is reserved says little of a phase, since the allocator keeps it; resident on a CPU.
-    Null floor and efficiency: nothing is known to be needed.
-    """
+    """What is in use at the peak of one phase, against the least that it needs (null: nothing is known to be needed):
+    allocated on a GPU, where the allocator keeps what it reserved in other phases; resident on a CPU."""
 
     name: str
     peak_bytes: int
@@ -73,9 +70,8 @@ class PhaseMemory:
 class MemoryUse:
     """The greatest peak over runs and ranks, against the least that the layout needs.
 
-    ``peak_is``: which peak. On a GPU it is what the allocator reserved, ``allocated_bytes`` what was in use, and
-    ``device_bytes`` what the whole device held, context and other processes in. Both are null on a CPU.
-    ``run_peak_bytes``: mean of the peaks that the runs had, with its interval over them.
+    ``peak_is``: which peak. On a GPU it is what the allocator reserved, and what was in use and what the whole device
+    held, other processes in, are beside it (null on a CPU). ``run_peak_bytes``: mean over the runs' own peaks.
     """
 
     peak_bytes: int
@@ -100,7 +96,7 @@ class EnergyUse:
 
 
 def over_time(records: Sequence[Record], read: Callable[[Record], float | None]) -> float | None:
-    """A rate over all runs, total over total: their harmonic mean, weighted by iterations. Null where one is unknown."""
+    """Total over total: the harmonic mean, weighted by iterations. Null where a run does not know its rate."""
     known = [(rate, record.steady_state.iterations) for record in records if (rate := read(record))]
     if not known or len(known) < len(records):
         return None
@@ -201,11 +197,8 @@ def lacking_phases_of(records: Sequence[Record]) -> tuple[tuple[str, str], ...]:
 
 
 def memory_of(records: Sequence[Record]) -> MemoryUse | None:
-    """The greatest peak; efficiency is computed from it, so that the row agrees with itself.
-
-    Trainers with processes of their own know only what these hold together or what the whole device uses, which is held
-    against no floor.
-    """
+    """Trainers with processes of their own know only what these hold together or what the whole device uses, which is
+    held against no floor."""
     memories = [record.memory for record in records if record.memory is not None]
     meaning, peaks = peaks_of(memories, PEAKS)
     if not peaks:
@@ -292,7 +285,7 @@ class Expected:
 
 
 def expected_of(records: Sequence[Record]) -> Expected | None:
-    """The stored prediction, the same for all repeats."""
+    """As stored, the same for all repeats."""
     return next((found for found in (_expected(record.predicted or {}) for record in records) if found), None)
 
 

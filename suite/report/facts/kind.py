@@ -8,7 +8,7 @@ from suite.spec.lengths import Lengths
 from suite.spec.manifest import Manifest
 from suite.spec.shape import Shape
 
-#: What the families of shapes are called.
+#: What their makers call the families of shapes.
 FAMILIES = {
     "gpt2": "GPT-2",
     "opt": "OPT",
@@ -56,7 +56,7 @@ class WorkKind:
 
 
 def kind_of(manifest: Manifest) -> WorkKind:
-    """Of one manifest; all that it says is work, so that equal work is of one kind."""
+    """All that it says is work, so that equal work is of one kind."""
     workload = manifest.workload
     return WorkKind(
         is_not_ppo=workload.algorithm.name != PPO_NAME,
@@ -75,7 +75,6 @@ def algorithm_name(algorithm: Algorithm) -> str:
 
 
 def family_of(shape: Shape) -> str:
-    """The family that a shape belongs to, as its makers write it."""
     return FAMILIES[shape.architecture]
 
 

@@ -80,13 +80,9 @@ def build(
     with_suspect: bool = False,
     imported: Sequence[ImportedRow] = (),
 ) -> ReportModel:
-    """The report of these runs; the order in which they are given does not matter.
-
-    ``caveats``: what a reader must know of how the runs were read, a line each; suspect runs, slow networks and rows
-    of two modes are added. ``read_from``: where that was; without it the report names no digest over all of its
-    bundles. ``with_suspect``: suspect runs are pooled, ranked and compared like the others. ``imported``: rows that
-    were not measured here, shown apart.
-    """
+    """The order in which runs are given does not matter. ``caveats``: what a reader must know of how they were read, a
+    line each; what the runs themselves tell is added. ``read_from``: where that was; without it the report names no
+    digest over all of its bundles. ``with_suspect``: suspect runs are pooled, ranked and compared like the others."""
     entries = sorted(entries, key=lambda entry: (entry.record.run.id, entry.path))
     letters, machines = assign_machines(entries)
     groups = group_entries(entries, letters)

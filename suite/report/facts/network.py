@@ -33,10 +33,7 @@ class Bandwidths:
 @dataclass(frozen=True)
 class NetworkLine:
     """One scope of the runs on so many ranks and nodes of a machine: medians over the runs, and the slowest run.
-
-    ``rows``: numbers of the report's rows with these runs. ``catalogue_bytes_per_second``: per device and direction,
-    what the planner assumes there; null on a CPU, for an unknown device and for all ranks together.
-    """
+    ``catalogue_bytes_per_second``: per device and direction, as the planner assumes; null where it knows none."""
 
     machine: str
     ranks: int

@@ -24,11 +24,9 @@ PhaseRounds = Mapping[str, Rounds | None]
 
 @dataclass(frozen=True)
 class PhaseRatio:
-    """Rate of a row in some phases alone over that of another: ``verdict`` is null where there are too few runs.
-
-    The bounds hold together for all of ``COMPARED`` and all pairs of rows of a group at 95 %, apart from those of the
-    whole iteration. ``paired_rounds``: the ratio is of runs of the same rounds, so many; null: of independent runs.
-    """
+    """Rate of a row in some phases alone over that of another, with bounds that hold together for all of ``COMPARED``
+    and all pairs of rows of a group at 95 %, apart from those of the whole iteration. ``verdict``: null of too few
+    runs. ``paired_rounds``: the ratio is of runs of so many same rounds; null: of independent runs."""
 
     name: str
     ratio: Interval
@@ -38,10 +36,8 @@ class PhaseRatio:
 
 @dataclass(frozen=True)
 class Difference:
-    """What a row takes longer per iteration than another, and the part of it with the largest share.
-
-    ``seconds`` is above 0. ``share`` is above 1 where the row is ahead in other phases.
-    """
+    """What a row takes longer per iteration than another, above 0, and the part of it with the largest share, which is
+    above 1 where the row is ahead in other phases."""
 
     seconds: float
     mostly: str
@@ -55,8 +51,7 @@ class Difference:
 def phase_ratios(row: Row, best: Row, sides: int, rounds: PhaseRounds) -> tuple[PhaseRatio, ...]:
     """Of every part that both rows took time for in all of their runs. ``sides``: how many rows the group has.
 
-    Phases do not vary as whole iterations do, so that what rows share of their noise is not used; within ``rounds`` it
-    is what the differences of the same phase share.
+    Phases do not vary as whole iterations do, so that what rows share of their noise is not used.
     """
     found = []
     for name, phases in COMPARED.items():

@@ -150,7 +150,7 @@ class RowRuns:
 
 
 def group_entries(entries: Sequence[Entry], machines: Sequence[str]) -> list[RowRuns]:
-    """Entries by manifest, machine and launch, in the order of the rows; each group in the order of its repeats."""
+    """By manifest, machine and launch, in the order of the rows."""
     found: dict[tuple[str, str, LaunchSetting], list[Entry]] = defaultdict(list)
     for entry, machine, launch in zip(entries, machines, assign_launch_settings(entries), strict=True):
         found[entry.manifest.hash, machine, launch].append(entry)
@@ -161,8 +161,7 @@ def group_entries(entries: Sequence[Entry], machines: Sequence[str]) -> list[Row
 
 
 def pool_rows(groups: Sequence[RowRuns], with_suspect: bool = False) -> tuple[Row, ...]:
-    """One row per group, numbered from 1; ``with_suspect``: suspect runs are pooled with the others in all rows, not
-    only in those that were measured so."""
+    """Numbered from 1; ``with_suspect``: suspect runs are pooled in all rows, not only in those measured so."""
     names = variants([(group.machine, group.manifest, group.launch.settings()) for group in groups])
     return tuple(
         _row(number, group, variant, with_suspect)

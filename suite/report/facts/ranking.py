@@ -20,14 +20,13 @@ Verdict = Literal["faster", "slower", "not distinguishable", "too few runs"]
 
 @dataclass(frozen=True)
 class RankedRow:
-    """A row against the best of its group: ``ratio`` of their rates; the best's own verdict is against all others.
+    """A row against the best of its group; the best's own verdict is against all others.
 
     The bounds of all ratios between rows of a group hold together at 95 %. ``in_turns``: whether runs of the two took
     turns, so that a machine that drifts meets both; else all of one row came before all of the other.
     ``paired_rounds``: the ratio is the mean over so many rounds of its value within each; null: of independent runs.
-    ``turns``: of rows that took turns by iteration, how many it is made from, in so many starts; the order of those is
-    as sure as their interval says, and needs no further runs. ``by_phase`` and ``difference`` are against the best too;
-    the best has none.
+    ``turns``: of rows that took turns by iteration, how many it is made from; the order of those is as sure as their
+    interval says, and needs no further runs.
     """
 
     row: Row

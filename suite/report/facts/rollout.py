@@ -28,12 +28,9 @@ class LengthFacts:
 
 @dataclass(frozen=True)
 class Unevenness:
-    """Of samples of uneven length: how long they are, and what that cost.
-
-    Null figures are not known: ``padded_share`` of the positions that train, ``idle_slot_share`` of the token steps
-    until the longest sample of each replica ends, ``idle_slot_seconds`` of an iteration that a mean sample waits for
-    that end.
-    """
+    """Of samples of uneven length: how long they are, and what that cost, where it is known: ``padded_share`` of the
+    positions that train, ``idle_slot_share`` of the token steps until the longest sample of each replica ends,
+    ``idle_slot_seconds`` of an iteration that a mean sample waits for that end."""
 
     samples: int
     prompt: LengthFacts
@@ -47,12 +44,9 @@ class Unevenness:
 
 @dataclass(frozen=True)
 class Overlap:
-    """Generation beside training, on ranks of its own, in seconds of an iteration.
-
-    ``generating``: that the one side generates, of which training waits for ``exposed``; ``training``: that the other
-    side works; ``waiting``: that the generation side has nothing to do. ``memory``: the greatest peak of each side in
-    bytes, reserved on a GPU and resident on a CPU; null where a run does not know.
-    """
+    """Generation beside training, on ranks of its own, in seconds of an iteration: the one side generates, and training
+    waits for ``exposed`` of it; the other side trains, and the one waits. Peaks: reserved on a GPU, resident on a CPU;
+    null where a run does not know."""
 
     generating: float
     exposed: float
@@ -68,8 +62,7 @@ class Generation:
 
     ``asleep``: it holds no memory while the policy trains. ``ranks``: those that only generate; 0: all do both.
     ``order``: whether these do the next batch while the others train, in turn with them, or as far ahead as a queue
-    lets them; null where all ranks do both.
-    ``effective_sample_size`` is a share.
+    lets them. ``effective_sample_size`` is a share.
     """
 
     engine: str

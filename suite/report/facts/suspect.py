@@ -33,8 +33,7 @@ def takes_suspect(manifest: Manifest) -> bool:
 
 
 def pooled(records: Sequence[Record], with_suspect: bool) -> list[Record]:
-    """Of the runs of one row those that its figures are made of: invalid ones never, suspect ones if they are asked
-    for, or if there are no others."""
+    """Those that a row's figures are of: invalid ones never, suspect ones if asked for or if there are no others."""
     sound = [record for record in records if not is_invalid(record)]
     quiet = [record for record in sound if not is_suspect(record)]
     return sound if with_suspect else quiet or sound
@@ -50,7 +49,7 @@ def doubts_of(records: Sequence[Record]) -> tuple[str, ...]:
 
 
 def doubt_lines(rows: "Sequence[Row]") -> list[str]:
-    """How many runs of which rows are suspect or invalid and what became of them, then each reason with its rows."""
+    """How many runs of which rows, and what became of them, then each reason with its rows."""
     became: dict[str, list[Row]] = defaultdict(list)
     reasons: dict[str, list[Row]] = defaultdict(list)
     first: dict[str, str] = {}

@@ -48,10 +48,8 @@ class LaunchSetting(NamedTuple):
 
 
 def launch_setting_of(record: Record) -> LaunchSetting:
-    """With the image that the driver recorded, else the worker (in a container that the suite did not start).
-
-    By its id where that is known: the same image has no digest before it is pushed, and one for each registry after it.
-    """
+    """With the image that the driver recorded, else the worker: by its id where that is known, since an image has no
+    digest before it is pushed, and one for each registry after it."""
     facts, driver = record.environment.worker or {}, record.environment.driver or {}
     image = inner(driver, "image", "id") or inner(driver, "image", "digest") or facts.get("image")
     starter, at_once = driver.get("starter"), driver.get("runs_at_once")
@@ -95,10 +93,8 @@ def _like_its_repeats(launch: LaunchSetting, repeats: Iterable[LaunchSetting]) -
 
 
 def variants(manifests: Sequence[tuple[str, Manifest, Mapping[str, str]]]) -> list[str]:
-    """For each (machine, manifest, launch) the settings that set it apart from rows that look the same.
-
-    Empty for most. ``launch``: settings beyond the manifest, by name.
-    """
+    """For each (machine, manifest, settings of the launch) what sets it apart from rows that look the same; mostly
+    nothing."""
     alike: dict[tuple, list[int]] = defaultdict(list)
     for index, (machine, manifest, _) in enumerate(manifests):
         alike[_appearance(machine, manifest)].append(index)
