@@ -5,15 +5,14 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from suite.report.facts.costs import MemoryUse, PhaseMemory
 from suite.report.facts.model import ReportModel
 from suite.report.facts.pool import Row
-from suite.report.facts.scaling import Curve as MeasuredCurve
-from suite.report.formatting.numbers import GIB, counted, interval, number, percent
+from suite.report.facts.scaling import Curve
+from suite.report.formatting.numbers import GIB, interval, number, percent
 from suite.spec.phases import ALL
-from suite.spec.workload import Scaling
 from suite.stats.intervals import Interval
 
 #: ``bar``: from ``low`` on, as long as ``value``; ``band``: from ``low`` to ``high``; ``tick``: at ``value``; ``dot``:
@@ -21,8 +20,7 @@ from suite.stats.intervals import Interval
 MarkKind = Literal["bar", "band", "tick", "dot", "mean"]
 
 
-@dataclass(frozen=True)
-class Key:
+class Key(NamedTuple):
     """What marks of one name are, for the legend. ``ink``: whose colour they have."""
 
     text: str
@@ -30,8 +28,7 @@ class Key:
     ink: Literal["backend", "phase", "strong", "faint"] = "backend"
 
 
-@dataclass(frozen=True)
-class Mark:
+class Mark(NamedTuple):
     """``key``: its name among the chart's keys. ``text``: what tables write for it."""
 
     key: str
@@ -45,8 +42,7 @@ class Mark:
         return Interval(self.value, self.low, self.high)
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(NamedTuple):
     """The marks of one row. ``text``: written right of them."""
 
     row: Row
@@ -224,34 +220,9 @@ def figures(model: ReportModel) -> Iterator[Chart]:
             )
 
 
-@dataclass(frozen=True)
-class Curve:
-    """Rows on ever more ranks, the base first. A line has the marks ``eta`` and ``rate``, and what ideal scaling and
-    the prediction say of each: ``ideal rate``, ``predicted eta``. Its text: what speaks against its eta."""
-
-    kind: Scaling
-    label: str
-    base: Row
-    lines: tuple[Line, ...]
-
-    @property
-    def ranks(self) -> list[int]:
-        return [line.row.ranks for line in self.lines]
-
-    @property
-    def etas(self) -> list[Interval]:
-        """The base's, which is 1, and those of the others."""
-        return [mark.interval for line in self.lines if (mark := line.mark("eta"))]
-
-
-def curves(model: ReportModel) -> tuple[Curve, ...]:
-    return tuple(
-        Curve(one.kind, f"{one.base.size} {one.base.backend} {one.base.strategy}", one.base, tuple(_points(one)))
-        for one in model.scaling.curves
-    )
-
-
-def _points(curve: MeasuredCurve) -> Iterator[Line]:
+def points(curve: Curve) -> Iterator[Line]:
+    """The base first. Of each ``eta`` and ``rate``, and what ideal scaling and the prediction say of both: ``ideal
+    rate``, ``predicted eta``. Its text: what speaks against its eta."""
     base = curve.base
     yield Line(base, (Mark("eta", 1.0, text="1"), *_beside_eta(base, base)))
     for one in curve.points:
@@ -270,25 +241,3 @@ def _beside_eta(row: Row, base: Row) -> Iterator[Mark]:
         eta = foretold.value / base.expected.rate.value / more
         yield Mark("predicted eta", eta, text=number(eta))
         yield Mark("predicted rate", foretold.value, text=interval(foretold))
-
-
-@dataclass(frozen=True)
-class Ratios:
-    """Rates of a row over those of the ``best`` of its group, of the whole iteration first, then of the main phases,
-    each with its verdict. ``where``: size and ranks of the group."""
-
-    row: Row
-    best: Row
-    where: str
-    parts: tuple[tuple[Mark, str], ...]
-
-
-def ratios(model: ReportModel) -> Iterator[Ratios]:
-    """Of every row of the ranking, in its order; the best's own are 1."""
-    for group in model.ranking.groups:
-        where = f"{group.size}, {counted(group.ranks, 'rank')}"
-        for ranked in group.places:
-            whole = ("whole iteration", ranked.ratio, ranked.verdict)
-            parts = (whole, *((one.name, one.ratio, one.verdict or "") for one in ranked.by_phase))
-            marks = tuple((_mark(name, one, interval(one, bound_digits=1)), verdict) for name, one, verdict in parts)
-            yield Ratios(ranked.row, group.places[0].row, where, marks)

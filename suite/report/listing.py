@@ -18,7 +18,7 @@ from suite.bundle.tags import tags_by_path
 from suite.spec.base import UsageError
 from suite.spec.names import nearest
 
-#: How many bundles were read, of how many; when that is told first, and how often then.
+#: How many bundles were read, of how many; after how long that is told, and how often then.
 Progress = Callable[[int, int], None]
 _FIRST_SECONDS, _NEXT_SECONDS = 5.0, 10.0
 #: What a run can be in, besides how it ended.
@@ -28,12 +28,8 @@ STATUSES = ("ok", "failed", "interrupted", RUNNING, DAMAGED, IMPORTED)
 
 @dataclass(frozen=True, slots=True)
 class RunLine:
-    """One run. Times are Unix seconds, rates samples per second with the run's own interval.
-
-    ``findings``: names of what does not fit together within the bundle, for which reports leave it out.
-    ``device_name``: of rank 0's accelerator or processor; null where it did not tell. ``validity`` is null where
-    nothing is known of it.
-    """
+    """Times are Unix seconds, rates samples per second with the run's own interval. ``findings``: names of what does
+    not fit together within the bundle. ``device_name``: of rank 0's accelerator or processor."""
 
     run: str
     backend: str
@@ -56,11 +52,6 @@ class RunLine:
     low: float | None
     high: float | None
     digest: str | None
-
-    @property
-    def is_valid(self) -> bool:
-        """Whether its figures stand: it ended well, and nothing speaks against them."""
-        return self.status == "ok" and self.validity not in ("suspect", "invalid") and not self.findings
 
 
 def _made(derived: Derived) -> RunLine:
@@ -128,8 +119,8 @@ class Listed:
 
     @property
     def is_valid(self) -> bool:
-        """Whether its figures stand; those that were not measured here never do."""
-        return self.line is not None and self.line.is_valid
+        """Whether its figures stand: it ended well, was measured here, and nothing speaks against them."""
+        return self.state == "ok"
 
     def as_json(self) -> dict[str, Any]:
         """Facts that are not known are null."""
@@ -210,11 +201,10 @@ def _is_algorithm(word: str, algorithm: str | None) -> bool:
 
 
 def read_listing(paths: Sequence[Path], progress: Progress | None = None) -> Listing:
-    """Every bundle, by run id: also what is being run, and what cannot be read.
+    """Every bundle: also what is being run, and what cannot be read. ``paths``: as ``reading.read_entries`` takes them.
+    ``progress`` is called now and then with how many are done of how many.
 
-    ``paths``: as ``suite.report.reading.read_entries`` takes them. A record is derived where that is not known from
-    before (``suite.bundle.cache``), which takes its time with thousands: ``progress`` is called now and then with how
-    many are done of how many. Raises UsageError for what is no folder and no archive.
+    Raises UsageError for what is no folder and no archive.
     """
     with opened(paths) as places:
         bundles, marked = survey(places.folders, IMPORT)

@@ -37,6 +37,15 @@ class Curve:
     def largest(self) -> Point:
         return self.points[-1]
 
+    @property
+    def ranks(self) -> list[int]:
+        return [self.base.ranks, *(point.row.ranks for point in self.points)]
+
+    @property
+    def etas(self) -> list[Interval]:
+        """The base's, which is 1, and those of the others."""
+        return [Interval(1.0, None, None), *(point.eta for point in self.points)]
+
 
 @dataclass(frozen=True)
 class Scalings:

@@ -32,19 +32,17 @@ class LaunchSetting(NamedTuple):
 
     def settings(self) -> dict[str, str]:
         """By the names that a table has for them."""
-        image = short_image(self.image) if self.image else "none"
-        at_once = f"{self.at_once} runs" if self.at_once else "1 run"
         return {
             "launcher": self.launcher or "?",
-            "image": image,
+            "image": short_image(self.image) if self.image else "none",
             "started": self.started or "spawned",
-            "at once": at_once,
+            "at once": f"{self.at_once} runs" if self.at_once else "1 run",
         }
 
     def place(self) -> tuple[str | None, ...]:
         """What sets it apart: no more than launcher and image where nothing else does."""
-        beside = () if self.at_once is None else (f"{self.at_once} at once",)
-        return (*self[:2], *(() if self.started is None else (self.started,)), *beside)
+        beside = (self.started, f"{self.at_once} at once" if self.at_once else None)
+        return (*self[:2], *filter(None, beside))
 
 
 def launch_setting_of(record: Record) -> LaunchSetting:
@@ -66,30 +64,20 @@ def assign_launch_settings(entries: Sequence[Entry]) -> list[LaunchSetting]:
     """The launch of each entry; one that never got to its launch, or never told of its start, shares that of its
     repeats, where they have one."""
     known = [launch_setting_of(entry.record) for entry in entries]
-    found: dict[str, set[LaunchSetting]] = defaultdict(set)
-    for entry, launch in zip(entries, known, strict=True):
-        if entry.record.environment.worker is not None:
-            found[entry.manifest.hash].add(launch)
-    known = [
-        launch if entry.record.environment.worker is not None else _like_its_repeats(launch, found[entry.manifest.hash])
-        for entry, launch in zip(entries, known, strict=True)
-    ]
-    of_manifest: dict[str, set[LaunchSetting]] = defaultdict(set)
-    for entry, launch in zip(entries, known, strict=True):
-        if launch.launcher is not None:
-            of_manifest[entry.manifest.hash].add(launch)
-    assigned = []
-    for entry, launch in zip(entries, known, strict=True):
-        repeats = of_manifest[entry.manifest.hash]
-        is_lost = launch.launcher is None and len(repeats) == 1
-        assigned.append(next(iter(repeats)) if is_lost else launch)
-    return assigned
-
-
-def _like_its_repeats(launch: LaunchSetting, repeats: Iterable[LaunchSetting]) -> LaunchSetting:
-    """With the start of the repeats by the same launcher, where all of them were started alike."""
-    alike = {other for other in repeats if other._replace(started=launch.started) == launch}
-    return next(iter(alike)) if len(alike) == 1 else launch
+    repeats: dict[str, list[int]] = defaultdict(list)
+    for place, entry in enumerate(entries):
+        repeats[entry.manifest.hash].append(place)
+    for places in repeats.values():
+        told = {known[place] for place in places if entries[place].record.environment.worker is not None}
+        for place in places:
+            alike = {one for one in told if one._replace(started=known[place].started) == known[place]}
+            if entries[place].record.environment.worker is None and len(alike) == 1:
+                known[place] = alike.pop()
+        named = {known[place] for place in places if known[place].launcher is not None}
+        for place in places:
+            if known[place].launcher is None and len(named) == 1:
+                known[place] = next(iter(named))
+    return known
 
 
 def variants(manifests: Sequence[tuple[str, Manifest, Mapping[str, str]]]) -> list[str]:
@@ -174,15 +162,9 @@ def rerun_options(manifest: Manifest, launch: LaunchSetting, record: Record) -> 
     if launch.launcher in CLUSTER_LAUNCHERS:
         image = _image(record)
         words += ["--image", image] if image else []
-        words += _of_the_start(launch.started or "")
+        first, *bound = (launch.started or "").split() or [""]
+        words += ["--", "--starter", first, *(f"--{option}" for option in bound)] if first in _STARTERS else []
     return tuple(words)
-
-
-def _of_the_start(started: str) -> list[str]:
-    first, *bound = started.split() or [""]
-    if first not in _STARTERS:
-        return []
-    return ["--", "--starter", first, *(f"--{option}" for option in bound)]
 
 
 def _image(record: Record) -> str | None:

@@ -7,8 +7,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from suite.report.charts import Curve, curves
 from suite.report.facts.model import ReportModel
+from suite.report.facts.scaling import Curve
 from suite.report.formatting.escape import drawable
 from suite.report.formatting.numbers import number
 from suite.report.plots import style
@@ -19,7 +19,7 @@ _MOST_TICKS = 6
 
 def figure(model: ReportModel) -> Figure | None:
     """Null where there is no curve."""
-    every = curves(model)
+    every = model.scaling.curves
     if not every:
         return None
     kinds = [kind for kind in ("weak", "strong") if any(curve.kind == kind for curve in every)]

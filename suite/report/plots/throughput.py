@@ -6,7 +6,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from suite.report import charts
 from suite.report.facts.model import ReportModel
 from suite.report.facts.pool import Row
 from suite.report.formatting.escape import drawable
@@ -30,7 +29,7 @@ def figure(model: ReportModel) -> Figure | None:
     rows = [row for row in model.rows if row.size in set(sizes) and row.ranks in set(ranks)]
     lines, more = style.series_of(rows, style.backend_colours(model.rows))
     rates = {row.number: row.samples_per_second for row in rows if row.samples_per_second}
-    ratios = {one.row.number: one.parts[0][0].interval for one in charts.ratios(model)}
+    ratios = {one.row.number: one.ratio for group in model.ranking.groups for one in group.places}
     drawn = style.new_figure(4.6 if ratios else 3.2)
     heights = [2, 1] if ratios else [1]
     axes = drawn.subplots(

@@ -69,8 +69,7 @@ class PhaseChange:
 @dataclass(frozen=True)
 class LevelChange:
     """A change of a series: between ``before`` and ``after``, by their places among the points with a rate; the true
-    place is one of ``first`` to ``last``. ``ratio``: rate after over before. ``versions``: name, before and after.
-    """
+    place is one of ``first`` to ``last``. ``ratio``: rate after over before. ``versions``: name, before and after."""
 
     before: int
     after: int
@@ -115,8 +114,7 @@ class Series:
 
 
 def histories(found: Gathered, names: Mapping[Path, str]) -> tuple[Series, ...]:
-    """Every series, by machine, then size, then the rest of its name. ``names``: of each folder that was read, what
-    pages call it."""
+    """By machine, then size, then the rest of the name. ``names``: what pages call each folder that was read."""
     by_series: dict[str, list[RunFacts]] = defaultdict(list)
     for run, series in zip(found.runs, _series_of(found), strict=True):
         by_series[series].append(run)

@@ -4,7 +4,6 @@ import hashlib
 import json
 import os
 import re
-import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -49,7 +48,7 @@ class Summary:
 
 @dataclass(frozen=True)
 class WrittenSite:
-    """What came of it. ``written`` and ``kept``: pages; ``read``: bundles that were read, of ``summary.runs``."""
+    """``written``, ``kept`` and ``removed``: pages; ``read``: bundles that were read, of ``summary.runs``."""
 
     path: Path
     summary: Summary
@@ -158,15 +157,8 @@ def write_site(path: Path, folders: Sequence[Path], title: str | None = None, ba
         removed = pages.keys() - made.keys()
         for name in removed:
             (path / name).unlink(missing_ok=True)
-        body = {
-            "schema": SITE_SCHEMA,
-            "title": title,
-            "url": base,
-            "runs": summary.runs,
-            "digest": found.digest,
-            "pages": made,
-        }
-        text = json.dumps(body, indent=1, sort_keys=True) + "\n"
+        body = {"schema": SITE_SCHEMA, "title": title, "url": base, "runs": summary.runs, "digest": found.digest}
+        text = json.dumps({**body, "pages": made}, indent=1, sort_keys=True) + "\n"
         _replace(path / MANIFEST, text)
         last.keep(folders, whole if found.is_kept else None, _sha256(text), summary)
     except OSError as error:
@@ -183,7 +175,7 @@ def checked_url(text: str) -> str:
 
 
 def _write_pages(path: Path, site: "Site", base: str | None) -> tuple[dict[str, str], int]:
-    """The digests of all pages by name, and how many of these were written; those that are as they were are kept."""
+    """The digests of all pages by name, and how many of these are others than before."""
     from suite.report.site.making import made_pages
 
     (path / "series").mkdir(parents=True, exist_ok=True)
@@ -198,18 +190,13 @@ def _write_pages(path: Path, site: "Site", base: str | None) -> tuple[dict[str, 
 
 
 def _before(path: Path) -> tuple[dict[str, Any], str]:
-    """The site's own list and the digest of its text, of one that is there; nothing of a folder that is empty or not
-    there.
+    """The list of the site that is there, and the digest of its text; empty where there is none.
 
     Raises UsageError for a folder with something else, since pages of other names may lie there.
     """
-    try:
-        status = path.lstat()
-    except FileNotFoundError:
+    if not os.path.lexists(path):
         return {}, ""
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror or error}") from error
-    if not stat.S_ISDIR(status.st_mode) and not path.is_dir():
+    if not path.is_dir():
         raise UsageError(f"{path} is not a folder")
     try:
         text = foreign.read_text(path / MANIFEST, MANIFEST)

@@ -68,7 +68,7 @@ class RunFacts:
 
 @dataclass(frozen=True, slots=True)
 class ReadRun:
-    """A run with what it shares with others, by the ids that its facts name."""
+    """With what it shares with others, by the ids that its facts name."""
 
     facts: RunFacts
     series: dict[str, Any]
@@ -76,7 +76,7 @@ class ReadRun:
 
 
 def read_run(derived: Derived) -> ReadRun:
-    """Of what a bundle's evidence gives, wherever it lies."""
+    """Of what a bundle's evidence gives."""
     manifest, record = derived.manifest, derived.record
     series, versions = series_facts(manifest, record), versions_of(record)
     state, note = _state(derived)
@@ -209,9 +209,8 @@ RUNS = View("site", ("report",), read_run, ReadRun)
 
 @dataclass
 class Gathered:
-    """The runs of all folders. ``series`` and ``versions``: what runs share, by the ids that they name. ``told``: what
-    a reader must know of the reading, a line each; ``read``: how many bundles were read now; ``is_kept``: all that they
-    gave is found again as long as no file changes."""
+    """``series`` and ``versions``: what runs share, by the ids that they name. ``told``: what a reader must know of the
+    reading; ``read``: how many bundles were read now; ``is_kept``: all is found again as long as no file changes."""
 
     runs: list[RunFacts] = field(default_factory=list)
     series: dict[str, dict[str, Any]] = field(default_factory=dict)
