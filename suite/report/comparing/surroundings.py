@@ -41,9 +41,10 @@ def surroundings_of(pairs: Sequence[tuple[Measured, Measured]]) -> Surroundings:
         for (name, kind, before, after), rows in found.items()
     ]
     differing = {one.name for one in differences}
+    kinds = list(_kinds(differences))
     differences.sort(key=lambda one: order.index(one.kind))
     return Surroundings(
-        label=_label(differences),
+        label=f"across {listed(kinds)}" if kinds else _OTHER_HOST if differences else ALIKE,
         equal=not differences,
         alike=tuple(name for name in known if name not in differing),
         differences=tuple(differences),
@@ -84,15 +85,8 @@ def _records(side: Measured) -> list[Record]:
     return [run.record for run in side.runs.entries if run.record.throughput is not None]
 
 
-def _label(differences: Sequence[FactDifference]) -> str:
-    """``across machines and versions``; seeds alone are no other settings."""
-    kinds = list(_kinds(differences))
-    if kinds:
-        return f"across {listed(kinds)}"
-    return _OTHER_HOST if differences else ALIKE
-
-
 def _kinds(differences: Sequence[FactDifference]) -> Iterator[str]:
+    """``machines``, ``versions``; seeds alone are no other settings."""
     for kind, name in _ACROSS:
         names = {one.name for one in differences if one.kind == kind}
         if names == {_SEED}:

@@ -63,18 +63,16 @@ def assign_machines(entries: Sequence[Entry]) -> tuple[list[str], tuple[Machine,
         hardware: ascii_uppercase[index % 26] + str(index // 26 or "")
         for index, hardware in enumerate(sorted({one for one in known if one}))
     }
-    of_manifest: dict[str, set] = defaultdict(set)
-    for entry, hardware in zip(entries, known, strict=True):
-        if hardware:
-            of_manifest[entry.manifest.hash].add(letters[hardware])
-    assigned = []
-    for entry, hardware in zip(entries, known, strict=True):
-        candidates = of_manifest[entry.manifest.hash] or set(letters.values())
-        only = next(iter(candidates)) if len(candidates) == 1 else _UNKNOWN_MACHINE
-        assigned.append(letters[hardware] if hardware else only)
-    records: dict[str, list[Record]] = defaultdict(list)
+    assigned = [letters[one] if one else "" for one in known]
+    of_manifest: dict[str, set[str]] = defaultdict(set)
     for entry, letter in zip(entries, assigned, strict=True):
-        records[letter].append(entry.record)
+        of_manifest[entry.manifest.hash] |= {letter} - {""}
+    records: dict[str, list[Record]] = defaultdict(list)
+    for place, entry in enumerate(entries):
+        candidates = of_manifest[entry.manifest.hash] or set(letters.values())
+        if not assigned[place]:
+            assigned[place] = next(iter(candidates)) if len(candidates) == 1 else _UNKNOWN_MACHINE
+        records[assigned[place]].append(entry.record)
     return assigned, tuple(_machine(letter, records[letter]) for letter in sorted(records))
 
 

@@ -56,7 +56,7 @@ def phase_ratios(row: Row, best: Row, sides: int, rounds: PhaseRounds) -> tuple[
     found = []
     for name, phases in COMPARED.items():
         a, b = in_part(row, phases), in_part(best, phases)
-        if a is None or b is None or _known(row, phases) != _known(best, phases):
+        if a is None or b is None or (row.phase_names ^ best.phase_names) & set(phases):
             continue
         result = compare_in_turns(a, b, sides=sides, rounds=rounds.get(name), pairs=len(COMPARED))
         few = (result.paired_rounds or min(len(a.runs), len(b.runs))) < RUNS_TO_PUBLISH
@@ -77,7 +77,8 @@ def phase_rounds(groups: Sequence[Sequence[Row]]) -> PhaseRounds:
 def in_part(row: Row, phases: Sequence[str]) -> InTurns | None:
     """The runs of a row by their rates in these phases alone; null where one took no time for them."""
     assert row.samples_per_iteration, "a ranked row has counts"
-    seconds = [_together(run, phases) for run in row.phase_seconds] or [(mean,) for mean in _by_run(row, phases)]
+    by_run = zip(*(phase.by_run for phase in row.phases if phase.name in phases), strict=True)
+    seconds = [_together(run, phases) for run in row.phase_seconds] or [(math.fsum(run),) for run in by_run]
     if not seconds or not all(run and min(run) > 0 for run in seconds):
         return None
     return InTurns(tuple(RunSeconds(row.samples_per_iteration, run) for run in seconds), row.turns)
@@ -97,16 +98,6 @@ def difference(row: Row, best: Row) -> Difference | None:
     shares = {name: (after[name] - before[name]) / total for name in after}
     mostly = max(shares, key=lambda name: shares[name])
     return Difference(total, mostly, shares[mostly])
-
-
-def _known(row: Row, phases: Sequence[str]) -> set[str]:
-    return {phase.name for phase in row.phases} & set(phases)
-
-
-def _by_run(row: Row, phases: Sequence[str]) -> tuple[float, ...]:
-    """Seconds per iteration of each run, phases together."""
-    known = [phase.by_run for phase in row.phases if phase.name in phases]
-    return tuple(map(math.fsum, zip(*known, strict=True)))
 
 
 def _seconds(row: Row) -> dict[str, float]:

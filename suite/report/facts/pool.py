@@ -113,6 +113,10 @@ class Row:
         return next((phase for phase in self.phases if phase.name == name), None)
 
     @property
+    def phase_names(self) -> set[str]:
+        return {phase.name for phase in self.phases}
+
+    @property
     def without_rate(self) -> str:
         """What stands in the place of a rate: why no run of the row has one."""
         if self.runs_ok:

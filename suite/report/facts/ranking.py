@@ -107,10 +107,11 @@ def rank(rows: Sequence[Row]) -> Ranking:
         place: phase_rounds([members for members in all_members if place_of(members[0]) == place]) if found else {}
         for place, found in rounds.items()
     }
-    groups = [
-        _group(members, seed, rounds[place_of(members[0])], of_phases[place_of(members[0])])
-        for members, seed in together_in
-    ]
+    places = [place_of(members[0]) for members in all_members]
+    groups = (
+        _group(members, seed, rounds[place], of_phases[place])
+        for (members, seed), place in zip(together_in, places, strict=True)
+    )
     return Ranking(groups=tuple(groups), apart=tuple(apart))
 
 
@@ -176,18 +177,13 @@ def _took_turns(some: Sequence[float], others: Sequence[float]) -> bool:
 def _best(row: Row, others: Sequence[RankedRow]) -> RankedRow:
     """The best is faster only if every other row is slower, each by enough runs."""
     verdicts = {ranked.verdict for ranked in others}
-    verdict: Verdict = "not distinguishable"
-    if verdicts == {"slower"}:
-        verdict = "faster"
-    elif "too few runs" in verdicts:
-        verdict = "too few runs"
-    provisional = verdict != "too few runs" and any(ranked.provisional for ranked in others)
+    verdict: Verdict = "too few runs" if "too few runs" in verdicts else "not distinguishable"
     return RankedRow(
         row=row,
         ratio=Interval(1.0, None, None),
-        verdict=verdict,
+        verdict="faster" if verdicts == {"slower"} else verdict,
         equivalent=None,
-        provisional=provisional,
+        provisional=verdict != "too few runs" and any(ranked.provisional for ranked in others),
         in_turns=True,
         paired_rounds=None,
         turns=min((ranked.turns for ranked in others if ranked.turns), default=None),

@@ -7,7 +7,7 @@ from typing import Literal
 from suite.bundle.amounts import Peaks
 from suite.bundle.overlap_model import Overlap as RecordedOverlap
 from suite.bundle.overlap_model import OverlapRole
-from suite.bundle.record import Record, Rollout
+from suite.bundle.record import Record
 from suite.report.facts.costs import OF_THE_RUN, peaks_of
 from suite.spec.base import digest
 from suite.spec.manifest import Manifest
@@ -95,11 +95,11 @@ def unevenness_of(manifest: Manifest, records: Sequence[Record]) -> Unevenness |
         samples=manifest.work.global_rollouts,
         prompt=prompt,
         response=response,
-        padded_share=_mean(records, lambda record: record.padding.share if record.padding else None),
+        padded_share=_mean(records, "padding", "share"),
         packed=manifest.layout.packing,
         balanced=manifest.layout.balance,
-        idle_slot_share=_mean(records, _rollout(lambda told: told.idle_slot_share)),
-        idle_slot_seconds=_mean(records, _rollout(lambda told: told.idle_slot_seconds)),
+        idle_slot_share=_mean(records, "rollout", "idle_slot_share"),
+        idle_slot_seconds=_mean(records, "rollout", "idle_slot_seconds"),
     )
 
 
@@ -116,18 +116,17 @@ def generation_of(manifest: Manifest, records: Sequence[Record]) -> Generation |
         ranks=layout.generation_ranks,
         order=_order(manifest),
         staleness=max((count for count in stale if count is not None), default=None),
-        logprob_difference_mean=_mean(records, _rollout(lambda told: told.logprob_difference_mean)),
+        logprob_difference_mean=_mean(records, "rollout", "logprob_difference_mean"),
         logprob_difference_max=max((one for one in greatest if one is not None), default=None),
-        effective_sample_size=_mean(records, _rollout(lambda told: told.effective_sample_size)),
+        effective_sample_size=_mean(records, "rollout", "effective_sample_size"),
         overlap=_overlap(records),
     )
 
 
 def _order(manifest: Manifest) -> Literal["ahead", "in turn", "asynchronous"] | None:
-    layout = manifest.layout
-    if layout.placement != "split":
+    if manifest.layout.placement != "split":
         return None
-    if layout.asynchronous:
+    if manifest.layout.asynchronous:
         return "asynchronous"
     return "ahead" if manifest.backend.kind == "engine" else "in turn"
 
@@ -156,15 +155,10 @@ def _greatest(peaks: Sequence[Peaks]) -> int | None:
     return max(peaks_of(peaks, OF_THE_RUN)[1], default=None)
 
 
-def _rollout(read: Callable[[Rollout], float | None]) -> Callable[[Record], float | None]:
-    return lambda record: read(record.rollout) if record.rollout else None
-
-
-def _mean(records: Sequence[Record], read: Callable[[Record], float | None]) -> float | None:
-    """Over the runs, weighted by their iterations; null where one does not tell."""
-    values = [read(record) for record in records]
-    known = [value for value in values if value is not None]
-    if not known or len(known) < len(values):
+def _mean(records: Sequence[Record], part: str, name: str) -> float | None:
+    """Of a figure of a part of the records, weighted by their iterations; null where one does not tell."""
+    known = [value for record in records if (value := getattr(getattr(record, part), name, None)) is not None]
+    if not known or len(known) < len(records):
         return None
     return pooled_mean(known, [record.steady_state.iterations for record in records]).value
 

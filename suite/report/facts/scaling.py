@@ -111,7 +111,7 @@ def _phase_eta(base: Row, row: Row, rounds: Rounds | None) -> tuple[tuple[str, I
     if row.setting.asynchronous:
         return ()
     found = []
-    for name in (phase.name for phase in row.phases if phase.name in {phase.name for phase in base.phases}):
+    for name in (phase.name for phase in row.phases if phase.name in base.phase_names):
         mine, theirs = in_part(row, (name,)), in_part(base, (name,))
         if mine and theirs:
             found.append((name, compare_in_turns(mine, theirs, rounds=rounds).ratio.scaled(base.ranks / row.ranks)))

@@ -67,7 +67,7 @@ def _group(rows: Sequence[Row]) -> SideBySide:
     )
     first = ordered[0]
     best = first if first.setting.kind == "engine" else None
-    phases = tuple(name for name in ALL_NAMES if any(name in _phases(row) for row in rows))
+    phases = tuple(name for name in ALL_NAMES if any(name in row.phase_names for row in rows))
     sides = [Side(row, _ratio(row, best), otherwise(row, first), _lacking(row, phases)) for row in ordered]
     return SideBySide(first.size, first.ranks, first.workload, first.work, tuple(sides), phases)
 
@@ -83,8 +83,4 @@ def _lacking(row: Row, phases: Sequence[str]) -> tuple[tuple[str, str], ...]:
     if row.generation is None:
         reasons.setdefault("sync", _NOTHING_SENT)
     other_reason = _NOT_ASKED if row.setting.kind == "engine" else _UNKNOWN
-    return tuple((name, reasons.get(name, other_reason)) for name in phases if name not in _phases(row))
-
-
-def _phases(row: Row) -> set[str]:
-    return {phase.name for phase in row.phases}
+    return tuple((name, reasons.get(name, other_reason)) for name in phases if name not in row.phase_names)

@@ -87,7 +87,7 @@ class FailureRow:
 
 
 def failure_rows(groups: Sequence[Sequence[Entry]]) -> tuple[FailureRow, ...]:
-    """``groups``: the runs of each row."""
+    """Of rows in order, each with its runs."""
     found: dict[tuple[int, str, str, str], list[Entry]] = defaultdict(list)
     for number, entries in enumerate(groups, start=1):
         for entry in entries:

@@ -71,7 +71,7 @@ def model_facts(entries: Sequence[Entry]) -> tuple[ModelFacts, ...]:
 
 
 def work_differences(rows: Sequence[Row]) -> tuple[WorkDifference, ...]:
-    """Each sentence once per backend, in the order in which the runs have them."""
+    """Each sentence once per backend."""
     found: dict[tuple[str, str], list[str]] = defaultdict(list)
     for row in rows:
         for text in row.work_differences:
@@ -155,8 +155,7 @@ def done_otherwise(row: Row) -> tuple:
     """Equal for rows that did the same: of a trainer its counts and the passes it makes; an engine's are as asked."""
     if row.setting.kind == "engine" or row.counts is None:
         return ()
-    known = {phase.name for phase in row.phases}
-    return (*(getattr(row.counts, name) for name in COUNTED), *(name in known for name in PASSES))
+    return (*(getattr(row.counts, name) for name in COUNTED), *(name in row.phase_names for name in PASSES))
 
 
 def otherwise(row: Row, other: Row) -> tuple[str, ...]:
@@ -169,6 +168,6 @@ def otherwise(row: Row, other: Row) -> tuple[str, ...]:
         if own is not None and theirs is not None and own != theirs
     ]
     counted += [f"{name.replace('_', ' ')} not told" for name, own, _ in both if own is None]
-    own, theirs = ({phase.name for phase in one.phases} for one in (row, other))
-    passes = [f"{'a' if name in own else 'no'} {name} pass" for name in PASSES if name in own ^ theirs]
+    differing = row.phase_names ^ other.phase_names
+    passes = [f"{'a' if name in row.phase_names else 'no'} {name} pass" for name in PASSES if name in differing]
     return (*counted, *passes)
