@@ -17,8 +17,8 @@ from suite.report.facts.model import ReportModel, build
 from suite.report.page import bundles, output
 from suite.report.page.output import HERE, page_text
 from suite.report.reading import read_entries
+from suite.report.text.markdown import as_json
 from suite.report.text.markdown import render as markdown
-from suite.report.text.output import as_json
 from suite.spec.layout import Layout
 from tests.command import suite
 from tests.report import entries as made

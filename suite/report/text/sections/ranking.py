@@ -10,8 +10,7 @@ from suite.report.facts.kind import WorkKind
 from suite.report.facts.model import ReportModel
 from suite.report.facts.phase_ratios import COMPARED, PhaseRatio
 from suite.report.facts.pool import Row
-from suite.report.facts.ranking import Group, RankedRow
-from suite.report.facts.side_by_side import Side, SideBySide
+from suite.report.facts.ranking import Group, RankedRow, Side, SideBySide
 from suite.report.facts.work import COUNTED, WorkDifference
 from suite.report.formatting.escape import inline, prose
 from suite.report.formatting.grid import Column, Notes, Table
