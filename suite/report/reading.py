@@ -47,11 +47,8 @@ class Caveat:
 
 @dataclass(frozen=True)
 class Checked(Generic[_Entry]):
-    """A run as it was read, with what does not fit within its own bundle.
-
-    ``difference``: of record.json from what its events give, in words; empty where there is none. ``version``: of the
-    suite that drove it, as far as it tells.
-    """
+    """A run as it was read, with what does not fit within its own bundle. ``difference``: of record.json from what its
+    events give, in words. ``version``: of the suite that drove it."""
 
     entry: _Entry
     trace: Trace
@@ -66,11 +63,8 @@ Look = Callable[[Sequence[Surveyed], Opened], Sequence[Checked[_Entry] | StillRu
 
 @dataclass(frozen=True)
 class Found(Generic[_Entry]):
-    """The runs of some folders.
-
-    ``damaged``: one line for each bundle that was left out for it. ``caveats``: what else was left out or does not fit
-    together, and records that are not what their events give, of one bundle each. ``imported``: other tools' logs.
-    """
+    """``damaged``: one line for each bundle that was left out for it. ``caveats``: what else was left out or does not
+    fit together, and records that are not what their events give. ``imported``: other tools' logs."""
 
     entries: list[_Entry]
     damaged: list[str]
@@ -88,9 +82,8 @@ class Found(Generic[_Entry]):
 
 
 def read_entries(paths: Sequence[Path], with_imported: bool = False) -> Found[Entry]:
-    """Every readable bundle, once, with the record that its events give; runs that are under way or inconsistent are
-    left out. ``paths``: folders, and archives of `suite pack`, or runs of these. ``with_imported``: other tools' logs
-    are rows too, marked as such, and may be all there is.
+    """Every readable bundle, once, with the record that its events give. ``paths``: folders, and archives of `suite
+    pack`, or runs of these. ``with_imported``: other tools' logs are rows too, and may be all there is.
 
     Raises UsageError when nothing can be reported.
     """
@@ -181,10 +174,7 @@ def _versions(kept: Sequence[Checked]) -> list[Caveat]:
 def trusted(
     checked: Sequence[Checked[_Entry]], bundles: Sequence[Surveyed], paths: Iterable[Path]
 ) -> tuple[list[Checked[_Entry]], list[Caveat]]:
-    """The runs whose figures stand, and what was found, in the order of the findings' names.
-
-    ``bundles``: all that were found below ``paths``.
-    """
+    """The runs whose figures stand, and what was found. ``bundles``: all that were found below ``paths``."""
     beside = folder_findings([one.trace for one in checked], {each.path for each in bundles}, frozenset(paths))
     kept: list[Checked[_Entry]] = []
     changed = [
@@ -211,6 +201,6 @@ def lines_of(caveats: Iterable[Caveat]) -> Iterator[str]:
 
 
 def few(lines: Sequence[str], what: str) -> list[str]:
-    """As many lines as somebody reads, one for each bundle, and of how many more the same is true."""
+    """As many as somebody reads, one for each bundle, and of how many more the same is true."""
     left = len(lines) - MOST_SHOWN
     return list(lines) if left <= 0 else [*lines[:MOST_SHOWN], f"and {left} more bundles: {what} (suite verify --json)"]

@@ -3,6 +3,7 @@ rank by rank: who worked, who waited, and what it held."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -40,37 +41,27 @@ def runs_of(rows: Sequence[Row], entries: Sequence[Entry]) -> dict[int, list[Ent
 
 
 def runs_table(model: ReportModel, entries: Sequence[Entry], page: Path, most: int | None = None) -> dict[str, Any]:
-    """Every run, or the first ``most``, with its row, whether its figures are its own, and its evidence."""
+    """Every run, or the first ``most``."""
     runs = runs_of(model.rows, entries)
     ordered = [(row, entry) for row in model.rows for entry in runs[row.number]][:most]
-    rows = []
-    for row, entry in ordered:
-        record, validity = entry.record, entry.record.validity
-        rows.append(
-            (
-                row.name,
-                visible(record.run.id),
-                moment(record.run.started),
-                record.status,
-                validity.status if validity else "-",
-                visible("; ".join(validity.reasons), 400) if validity else "",
-                (entry.digest or "-")[: len("sha256:") + 16],
-            )
-        )
     titles = ("row", "run", "started", "status", "validity", "reasons", "digest of the bundle")
     return {
         "titles": titles,
         "rights": [False] * len(titles),
-        "rows": rows,
+        "rows": [_run_cells(row, entry) for row, entry in ordered],
         "links": {"column": 1, "hrefs": [href(entry.path, page) for _, entry in ordered]},
     }
 
 
-def environments(rows: Sequence[Row], entries: Sequence[Entry]) -> tuple[list[dict[str, str]], dict[int, int]]:
-    """Facts as `suite compare` reads them, each distinct set once, and by number of the row its place among these.
+def _run_cells(row: Row, entry: Entry) -> tuple[str, ...]:
+    record, validity = entry.record, entry.record.validity
+    doubts = (validity.status, visible("; ".join(validity.reasons), 400)) if validity else ("-", "")
+    digest = (entry.digest or "-")[: len("sha256:") + 16]
+    return (row.name, visible(record.run.id), moment(record.run.started), record.status, *doubts, digest)
 
-    What several runs of a row tell otherwise is joined by commas.
-    """
+
+def environments(rows: Sequence[Row], entries: Sequence[Entry]) -> tuple[list[dict[str, str]], dict[int, int]]:
+    """Facts as `suite compare` reads them, each distinct set once, and by number of the row its place among these."""
     runs = runs_of(rows, entries)
     ids = image_ids([entry.record for entry in entries])
     places: dict[tuple[tuple[str, str], ...], int] = {}
@@ -131,17 +122,14 @@ class Trace(NamedTuple):
 
 
 def traces_of(rows: Sequence[Row], entries: Sequence[Entry]) -> tuple[list[Trace], str]:
-    """A trace of each run that has one, a run of each row before the second of any; and what was left out, as a line.
+    """A run of each row before the second of any; and what was left out, as a line.
 
     Runs that did not succeed, asynchronous ones and those whose events cannot be read have none.
     """
     found: list[Trace] = []
     candidates = list(_in_turns(rows, runs_of(rows, entries)))
     bars = 0
-    for row, entry in candidates[:MOST_RUNS]:
-        trace = _trace(row, entry)
-        if trace is None:
-            continue
+    for trace in filter(None, (_trace(row, entry) for row, entry in candidates[:MOST_RUNS])):
         bars += sum(len(rank.bars) for rank in trace.shown)
         if bars > MOST_BARS:
             break
@@ -154,15 +142,13 @@ def traces_of(rows: Sequence[Row], entries: Sequence[Entry]) -> tuple[list[Trace
 
 def _in_turns(rows: Sequence[Row], runs: Mapping[int, Sequence[Entry]]) -> Iterator[tuple[Row, Entry]]:
     """Runs that may have a trace: the first of every row, then the second."""
-    queues = []
-    for row in rows:
-        usable = [one for one in runs[row.number] if one.record.status == "ok" and one.record.iterations.seconds]
-        if usable and not row.setting.asynchronous:
-            queues.append((row, usable))
-    for turn in range(max((len(usable) for _, usable in queues), default=0)):
-        for row, usable in queues:
-            if turn < len(usable):
-                yield row, usable[turn]
+    queues = [
+        [(row, one) for one in runs[row.number] if one.record.status == "ok" and one.record.iterations.seconds]
+        for row in rows
+        if not row.setting.asynchronous
+    ]
+    for turn in zip_longest(*queues):
+        yield from filter(None, turn)
 
 
 def _trace(row: Row, entry: Entry) -> Trace | None:

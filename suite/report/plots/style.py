@@ -2,6 +2,7 @@
 picture shows."""
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -48,6 +49,8 @@ _RULES: dict[str, Any] = {
     "xtick.color": INK,
     "ytick.color": INK,
     "legend.frameon": False,
+    "legend.borderaxespad": 0.2,
+    "legend.handletextpad": 0.5,
     "svg.fonttype": "path",
     "svg.hashsalt": "suite",
     "path.simplify": False,
@@ -92,14 +95,7 @@ def frame(
     top = top + 0.1 + _LINE * math.ceil(len(handles) / columns)
     bottom += _LINE if note else 0.0
     figure.subplots_adjust(left / width, bottom / height, 1 - right / width, 1 - top / height)
-    figure.legend(
-        handles=list(handles),
-        loc="upper left",
-        bbox_to_anchor=(0, 1),
-        borderaxespad=0.2,
-        ncols=columns,
-        handletextpad=0.5,
-    )
+    figure.legend(handles=list(handles), loc="upper left", bbox_to_anchor=(0, 1), ncols=columns)
     if note:
         figure.text(0.1 / width, 0.08 / height, note, fontsize=8, color="#555555")
 
@@ -154,22 +150,22 @@ class Series:
     marker: str
     rows: tuple[Row, ...]
 
+    @property
+    def look(self) -> dict[str, Any]:
+        return {"color": self.colour, "marker": self.marker, "markersize": 5}
+
 
 def series_of(rows: Iterable[Row], colours: Mapping[str, str], by_scaling: bool = True) -> tuple[list[Series], int]:
-    """The series of most rows, in the order of their names, and how many more there are.
-
-    ``colours`` of the report's backends; ``by_scaling``: weak and strong are lines of their own.
-    """
+    """The series of most rows, by name, and how many more there are. ``by_scaling``: weak and strong are two."""
     by_key: dict[Key, list[Row]] = {}
     for row in rows:
         by_key.setdefault(_key(row, by_scaling), []).append(row)
     most = MOST_SERIES if any(len(found) > 1 for found in by_key.values()) else MOST_POINTS
-    largest = sorted(by_key, key=lambda key: (-len(by_key[key]), key))[:most]
-    keys = sorted(largest)
-    used: dict[str, int] = {}
+    keys = sorted(sorted(by_key, key=lambda key: (-len(by_key[key]), key))[:most])
+    used: Counter[str] = Counter()
     found = []
     for key in keys:
-        marker = MARKERS[used.setdefault(key[0], 0) % len(MARKERS)]
+        marker = MARKERS[used[key[0]] % len(MARKERS)]
         used[key[0]] += 1
         found.append(Series(_label(key, keys), colours[key[0]], marker, tuple(by_key[key])))
     return found, len(by_key) - len(keys)
@@ -197,20 +193,9 @@ def _label(key: Key, keys: Sequence[Key]) -> str:
 def _key(row: Row, by_scaling: bool) -> Key:
     """Backend and strategy first, then all else in which two lines can differ."""
     setting = row.setting
+    work = (row.workload, f"{row.work.algorithm} {row.work.family}", row.scaling if by_scaling else "")
     where = (setting.precision, f"{setting.threads_per_rank} threads", f"machine {setting.machine}")
-    scaling = row.scaling if by_scaling else ""
-    return (
-        row.backend,
-        row.strategy,
-        row.workload,
-        f"{row.work.algorithm} {row.work.family}",
-        scaling,
-        setting.kind,
-        setting.track,
-        setting.device,
-        *where,
-        row.variant,
-    )
+    return (row.backend, row.strategy, *work, setting.kind, setting.track, setting.device, *where, row.variant)
 
 
 def spread(items: Sequence[Item], most: int) -> list[Item]:
@@ -248,28 +233,16 @@ def bars(rows: Sequence[Row]) -> tuple[list[Row], str]:
 
 
 def left_out(counts: Sequence[tuple[int, str]]) -> str:
-    """``Not drawn: 3 sizes, 1 series; all rows are in the table.`` Empty where all was drawn."""
+    """``Not drawn: 3 sizes, 1 series; all rows are in the table.``"""
     words = [counted(count, noun, "series" if noun == "series" else None) for count, noun in counts if count > 0]
     return f"Not drawn: {', '.join(words)}; all rows are in the table." if words else ""
 
 
 def draw_line(axes: Axes, line: Series, places: Sequence[float], figures: Sequence[Interval], width: float) -> None:
-    """A line in its look, with its intervals. ``width``: of what joins its points, 0 for nothing."""
-    axes.errorbar(
-        places,
-        [one.value for one in figures],
-        yerr=error_bars(figures),
-        color=line.colour,
-        marker=line.marker,
-        markersize=5,
-        linewidth=width,
-        elinewidth=1.4,
-        capsize=2.5,
-    )
+    """With its intervals. ``width``: of what joins its points, 0 for nothing."""
+    values, bars = [one.value for one in figures], error_bars(figures)
+    axes.errorbar(places, values, yerr=bars, linewidth=width, elinewidth=1.4, capsize=2.5, **line.look)
 
 
 def handles(lines: Sequence[Series]) -> list[Line2D]:
-    return [
-        Line2D([], [], color=line.colour, marker=line.marker, label=line.label, linewidth=1.2, markersize=5)
-        for line in lines
-    ]
+    return [Line2D([], [], label=line.label, linewidth=1.2, **line.look) for line in lines]

@@ -1,6 +1,7 @@
 """Samples per second by model size, one panel per number of ranks; below, the rate against the best of equal work."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -61,16 +62,13 @@ def figure(model: ReportModel) -> Figure | None:
 def _rate_axis(axes: Axes, rates: Sequence[Interval]) -> str:
     """Shared by the upper panels; returns the note on intervals that are cut."""
     values = [rate.value for rate in rates]
-    if max(values) / min(values) < _LEAST_LOG_SPAN:
-        shown = (0.0, 1.1 * style.limits(rates, reach=1.5)[1])
-        axes.set_ylim(*shown)
-        axes.set_ylabel("samples/s")
-    else:
-        low, high = style.limits(rates, reach=2.5)
-        shown = (low / 1.2, high * 1.2)
-        axes.set_ylim(*shown)
+    is_linear = max(values) / min(values) < _LEAST_LOG_SPAN
+    low, high = style.limits(rates, reach=1.5 if is_linear else 2.5)
+    shown = (0.0, 1.1 * high) if is_linear else (low / 1.2, high * 1.2)
+    axes.set_ylim(*shown)
+    axes.set_ylabel("samples/s" if is_linear else "samples/s (log)")
+    if not is_linear:
         style.plain_log(axes, "y")
-        axes.set_ylabel("samples/s (log)")
     return style.cut_note(rates, shown)
 
 
@@ -100,17 +98,10 @@ def _panel(
 
 
 def _failed(axes: Axes, lines: Sequence[Series], sizes: Sequence[str], ranks: int) -> None:
+    look: dict[str, Any] = {"marker": "x", "linewidth": 0, "transform": axes.get_xaxis_transform()}
     for index, line in enumerate(lines):
         rows = [row for row in line.rows if row.ranks == ranks and not row.measured]
-        positions = _positions(rows, sizes, index, lines)
-        axes.plot(
-            positions,
-            [0.04] * len(positions),
-            color=line.colour,
-            marker="x",
-            linewidth=0,
-            transform=axes.get_xaxis_transform(),
-        )
+        axes.plot(_positions(rows, sizes, index, lines), [0.04] * len(rows), color=line.colour, **look)
 
 
 def _positions(rows: Sequence[Row], sizes: Sequence[str], index: int, lines: Sequence[Series]) -> list[float]:

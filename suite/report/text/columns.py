@@ -34,7 +34,7 @@ def label(row: Row) -> str:
 
 
 def rate(row: Row) -> str:
-    """Samples/s with bounds; of one run with that word in their place, or why there is none."""
+    """Samples/s, or why there is none."""
     if not row.measured:
         return row.without_rate
     return interval(row.samples_per_second) + (" (1 run)" if len(row.measured) == 1 else "")
@@ -69,7 +69,7 @@ def varying(rows: Sequence[Row]) -> tuple[Shown, ...]:
 
 
 def common(rows: Sequence[Row]) -> tuple[str, ...]:
-    """``name value`` of what all rows share, without the columns that every table has."""
+    """``name value`` of what all rows share."""
     alike = [(column.title, {show(row) for row in rows}) for column, show in _VARYING]
     shared = [(title, values.pop()) for title, values in alike if len(values) == 1]
     return tuple(

@@ -47,10 +47,8 @@ def render(
 
 def brief(model: ReportModel) -> str:
     """The answer alone, as a comment of a pull request has it."""
-    return (
-        "\n\n".join([f"### {inline(model.title)}", *(_markdown(block, {}, is_padded=True) for block in answer(model))])
-        + "\n"
-    )
+    blocks = [f"### {inline(model.title)}", *(_markdown(block, {}, is_padded=True) for block in answer(model))]
+    return "\n\n".join(blocks) + "\n"
 
 
 def of_part(part: Part, files: Mapping[str, str]) -> list[str]:
@@ -94,7 +92,7 @@ def anchor(heading: str) -> str:
 
 
 def as_json(model: ReportModel) -> dict[str, Any]:
-    """The whole model with its answer in sentences, for ``json.dumps``; where rows are referred to they are numbers."""
+    """For ``json.dumps``, with the answer in sentences; where rows are referred to they are numbers."""
     body = {field.name: _plain(getattr(model, field.name)) for field in fields(model) if field.name != "rows"}
     rows = [{field.name: _plain(getattr(row, field.name)) for field in fields(row)} for row in model.rows]
     return {"schema": REPORT_SCHEMA, "summary": list(as_lines(model)), "rows": rows, **body}

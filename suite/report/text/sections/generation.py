@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from suite.report.facts.model import ReportModel
 from suite.report.facts.network import row_names
 from suite.report.facts.pool import Row
-from suite.report.facts.rollout import Asynchronous, Generation, LengthFacts, Overlap, Unevenness
+from suite.report.facts.rollout import Asynchronous, Generation, LengthFacts, Overlap, RoleUse, Unevenness
 from suite.report.formatting.escape import inline
 from suite.report.formatting.grid import Column, Table
 from suite.report.formatting.numbers import UNKNOWN, counted, gib, interval, number, percent
@@ -50,12 +50,9 @@ _COST = (
     "for the longest one of their replica, by the lengths alone. Lost: what a complete mean sample waits for it. Idle "
     "ranks: what ranks wait for the slowest one."
 )
-_LENGTHS = tuple(
-    Column(title, right)
-    for title, right in (
-        *(("rows", False), ("workload", False), ("samples", True), ("tokens of", False)),
-        *((title, True) for title in ("mean", "p50", "p90", "p99", "longest", "at the cap %")),
-    )
+_LENGTHS = (
+    *(Column("rows", False), Column("workload", False), Column("samples"), Column("tokens of", False)),
+    *map(Column, ("mean", "p50", "p90", "p99", "longest", "at the cap %")),
 )
 
 
@@ -127,7 +124,7 @@ def _share(ratio: float | None) -> str:
 
 
 def _asynchronous(model: ReportModel) -> Iterator[Block]:
-    rows = [(row, row.asynchronous) for row in model.rows if row.asynchronous]
+    rows = [row for row in model.rows if row.asynchronous]
     if not rows:
         return
     yield _PERIODS
@@ -137,18 +134,17 @@ def _asynchronous(model: ReportModel) -> Iterator[Block]:
         (Column("exposed s"), _ahead(lambda one: number(one.exposed))),
         (Column("staleness", False), _ahead(_histogram)),
     ]
-    yield table_of([LABEL, *columns], [row for row, _ in rows])
+    yield table_of([LABEL, *columns], rows)
     yield _ROLES
-    titles = (*(Column(title) for title in ("devices", "busy s", "busy % [95 %]", "idle % [95 %]")),)
-    cells = [
-        (
-            *(label(row), role.name, str(role.ranks), number(role.busy_seconds)),
-            *(interval(share.scaled(100), bound_digits=1) for share in (role.busy_share, role.idle_share)),
-        )
-        for row, one in rows
-        for role in one.roles
+    roles: list[tuple[Column, Callable[[tuple[Row, RoleUse]], str]]] = [
+        (LABEL[0], lambda of: label(of[0])),
+        (Column("role", False), lambda of: of[1].name),
+        (Column("devices"), lambda of: str(of[1].ranks)),
+        (Column("busy s"), lambda of: number(of[1].busy_seconds)),
+        (Column("busy % [95 %]"), lambda of: interval(of[1].busy_share.scaled(100), bound_digits=1)),
+        (Column("idle % [95 %]"), lambda of: interval(of[1].idle_share.scaled(100), bound_digits=1)),
     ]
-    yield Table((Column("row", False), Column("role", False), *titles), tuple(cells))
+    yield table_of(roles, [(row, role) for row in rows if row.asynchronous for role in row.asynchronous.roles])
 
 
 def _ahead(show: Callable[[Asynchronous], str]) -> Callable[[Row], str]:
@@ -156,7 +152,6 @@ def _ahead(show: Callable[[Asynchronous], str]) -> Callable[[Row], str]:
 
 
 def _period(row: Row) -> Interval | None:
-    """Seconds, by the rate and the samples of a period."""
     rate, samples = row.samples_per_second, row.samples_per_iteration
     if rate is None or samples is None:
         return None
@@ -189,13 +184,12 @@ def _lengths(model: ReportModel) -> Iterator[Block]:
 
 def _length_cells(rows: Sequence[Row]) -> Iterator[tuple[str, ...]]:
     """Two lines for the rows that share their samples, of which the first alone names them."""
-    alike: dict[tuple[str, str], list[tuple[Row, Unevenness]]] = defaultdict(list)
+    alike: dict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in rows:
-        if row.unevenness:
-            alike[row.workload, row.lengths_hash].append((row, row.unevenness))
+        alike[row.workload, row.lengths_hash].append(row)
     for (workload, _), members in alike.items():
-        one = members[0][1]
-        names = row_names([row.number for row, _ in members])
+        one, names = members[0].unevenness, row_names([row.number for row in members])
+        assert one is not None, "only uneven rows are shown"
         yield (names, inline(workload), str(one.samples), "prompts", *_figures(one.prompt))
         yield ("", "", "", "responses", *_figures(one.response))
 

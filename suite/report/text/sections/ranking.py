@@ -19,6 +19,12 @@ from suite.report.text.answer import nothing_ranked
 from suite.report.text.columns import Shown, rate, varying
 from suite.report.text.section import Block, Heading, Section, bullets, few
 
+_TURNS = "Ratios of rows that took turns by iteration are of {} turns, one start for each run."
+_TOO_FEW = (
+    f"Too few runs: {RUNS_TO_PUBLISH} are needed to publish a figure and {RUNS_TO_RANK} to rank; the order shown is "
+    "not a result."
+)
+_SEEDS = "Seeds: rows that differ in their seed alone do not compete; those of each seed are ranked by themselves."
 #: What a cell shows of a phase that is not there.
 _NONE = "\N{EN DASH}"
 _RATIO = Column("to fastest engine")
@@ -127,29 +133,15 @@ def _table(groups: Sequence[Group]) -> Table:
     notes = ["Unclear: not distinguishable."] if unclear else []
     turns = [ranked.turns for _, ranked in members if ranked.turns]
     if turns:
-        notes.append(
-            f"Ratios of rows that took turns by iteration are of {_span(turns)} turns, one start for each run."
-        )
-    if any(ranked.verdict == "too few runs" for _, ranked in members):
-        notes.append(
-            f"Too few runs: {RUNS_TO_PUBLISH} are needed to publish a figure and {RUNS_TO_RANK} to rank; "
-            "the order shown is not a result."
-        )
-    if any(group.seed is not None for group in groups):
-        notes.append(
-            "Seeds: rows that differ in their seed alone do not compete; those of each seed are ranked by themselves."
-        )
+        notes.append(_TURNS.format(min(turns) if len(set(turns)) == 1 else f"{min(turns)} to {max(turns)}"))
+    notes += [_TOO_FEW] if any(ranked.verdict == "too few runs" for _, ranked in members) else []
+    notes += [_SEEDS] if any(group.seed is not None for group in groups) else []
     notes += [
         f"{word.capitalize()}: {text}."
         for word, text, is_so in _REMARKS
         if text and any(is_so(group, ranked) for group, ranked in members)
     ]
     return Table(columns, rows, tuple(notes))
-
-
-def _span(counts: Sequence[int]) -> str:
-    least, most = min(counts), max(counts)
-    return str(least) if least == most else f"{least} to {most}"
 
 
 def _cells(
@@ -271,12 +263,10 @@ def _phases(group: SideBySide) -> Table:
 def _phase_cells(group: SideBySide, side: Side, notes: Notes) -> tuple[str, ...]:
     row = side.row
     found, lacking = {phase.name: phase for phase in row.phases}, dict(side.lacking)
-    cells = []
-    for name in group.phases:
-        if name in found:
-            cells.append(number(found[name].seconds))
-        else:
-            cells.append(f"{_NONE} {notes.mark(f'No {name}: {prose(lacking[name])}')}")
+    cells = [
+        number(found[name].seconds) if name in found else f"{_NONE} {notes.mark(f'No {name}: {prose(lacking[name])}')}"
+        for name in group.phases
+    ]
     mark = f" {notes.mark(_BESIDE)}" if row.setting.asynchronous else ""
     return (row.name, f"{inline(row.backend)}{mark}", *cells, number(row.iteration_seconds))
 
@@ -286,9 +276,8 @@ def _counts(group: SideBySide) -> str:
     row = group.sides[0].row
     counts = {field.replace("_", " "): getattr(row.counts, field) for field in ("samples", *COUNTED)}
     known = [f"{name} {UNKNOWN if count is None else f'{count:,}'}" for name, count in counts.items()]
-    others = "the others too, but for what is noted at their names"
-    if not any(side.otherwise for side in group.sides):
-        others = "all others too"
+    differ = any(side.otherwise for side in group.sides)
+    others = "the others too, but for what is noted at their names" if differ else "all others too"
     return f"{row.name} counted in an iteration: {', '.join(known)}; {others}."
 
 
@@ -309,10 +298,8 @@ def _differences(model: ReportModel) -> Iterator[Block]:
 def _listing(backend: str, known: Sequence[WorkDifference], shown: Sequence[Row]) -> Iterator[Block]:
     """Sentences of one backend, each with its rows unless it is of all of them."""
     names = [row.name for row in sorted(shown, key=lambda row: row.number) if row.backend == backend]
-    lines = []
-    for one in known:
-        of = "" if set(one.rows) == set(names) else f" ({', '.join(one.rows)})"
-        lines.append(f"{prose(one.text)}{of}")
+    some = {one.text: "" if set(one.rows) == set(names) else f" ({', '.join(one.rows)})" for one in known}
+    lines = [f"{prose(text)}{of}" for text, of in some.items()]
     yield f"{inline(backend)} ({', '.join(names)}):"
     yield bullets(few(lines))
 
