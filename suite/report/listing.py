@@ -89,8 +89,8 @@ LINES = View("line", ("report",), _made, RunLine)
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """One bundle. ``line`` is null, and ``problem`` says why, where it is being run or cannot be read; and where it is
-    another tool's log, whose record ``imported`` is."""
+    """One bundle. ``line`` is null where it is being run or cannot be read, as ``problem`` says, and of other tools'
+    logs."""
 
     path: str
     run: str
@@ -162,8 +162,8 @@ class Wanted:
     """Which runs: those that fit everything that is given. Several values of one fact: any of them fits.
 
     ``device``: ``cpu``, ``cuda``, or a part of the device's name. ``algorithm``: its name without options, or with
-    them. ``since`` and ``until``: Unix seconds of the start, the latter not in; a run whose start is not known fits
-    neither. ``valid``: whose figures stand, or the others. ``tags``: all of them.
+    them. ``since`` and ``until``: Unix seconds of the start, the latter not in. ``valid``: whose figures stand, or the
+    others. ``tags``: all of them.
     """
 
     size: Sequence[str] = ()
@@ -177,11 +177,11 @@ class Wanted:
     valid: bool | None = None
 
     def fits(self, one: Listed) -> bool:
-        if not (set(self.tags) <= set(one.tags) and (not self.status or one.status in self.status)):
-            return False
         started = one.fact("started")
         return (
-            (not self.size or one.fact("size") in self.size)
+            set(self.tags) <= set(one.tags)
+            and (not self.status or one.status in self.status)
+            and (not self.size or one.fact("size") in self.size)
             and (not self.backend or one.fact("backend") in self.backend)
             and (not self.device or any(_is_device(word, one) for word in self.device))
             and (not self.algorithm or any(_is_algorithm(word, one.fact("algorithm")) for word in self.algorithm))

@@ -106,7 +106,7 @@ def _headline(row: Row, eta: str, verdict: str, apart: Mapping[int, str]) -> Cel
 
 
 def _headline_forms(rows: Sequence[Cells]) -> list[Form]:
-    """The whole table, and others with ever fewer columns."""
+    """With ever fewer columns."""
     narrow = [
         {**without(row, "runs ok", "tokens/s", "peak GiB", "eta", "verdict"), "peak\nGiB": row["peak GiB"]}
         | {"eta": row["eta"].split(" ")[0], "verdict": row["verdict"]}

@@ -77,11 +77,9 @@ def hold_to(
         for row, part in zip(result.rows, parts, strict=True)
     ]
     rows = tuple(row.model_copy(update={"gate": one}) for row, one in zip(result.rows, outcomes, strict=True))
-    missed, undecided = (sum(one.outcome == word for one in outcomes) for word in ("below", "undecided"))
-    lost = sum(
-        part is not None and part.verdict == "slower" and one.outcome == "undecided"
-        for part, one in zip(parts, outcomes, strict=True)
-    )
+    missed = sum(one.outcome == "below" for one in outcomes)
+    open_parts = [part for part, one in zip(parts, outcomes, strict=True) if one.outcome == "undecided"]
+    undecided, lost = len(open_parts), sum(part is not None and part.verdict == "slower" for part in open_parts)
     lacks = set() if allow_missing else {one.lack for one in result.unjudged}
     unlike = set() if same_stack else {one.kind for one in result.surroundings.differences}
     unlike -= {"state"} if with_suspect else set()

@@ -26,6 +26,8 @@ _MOST_SETTINGS = 4
 #: Rows without a partner whose nearest row is looked for; each is held against all of the other side.
 _MOST_NEAREST = 20
 _LEAST_RUNS = 2
+#: A setting's dotted name, and both values.
+_Setting = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
@@ -144,7 +146,7 @@ def _place(one: Measured) -> tuple:
 
 
 def lacking(pairs: Pairs, other_work: dict[int, str]) -> Iterator[Unjudged]:
-    """Every row that could not be paired, with what is nearest to it; one whose partner failed is told by that alone.
+    """Rows that could not be paired, with what is nearest; one whose partner failed is told by that alone.
     ``other_work``: by row's identity, what the row that looks like it did otherwise."""
     everything = {"before": _all(pairs, "before"), "after": _all(pairs, "after")}
     sides: tuple[tuple[Side, Side], ...] = (("before", "after"), ("after", "before"))
@@ -245,8 +247,7 @@ def _appearance(one: Measured) -> tuple:
 
 
 def what_differs(before: Measured, after: Measured) -> str:
-    """Of two rows that look alike: the kind of work, the workload, the samples, what trainers counted, or else each
-    setting."""
+    """The kind of work, the workload, the samples, what trainers counted, or else each setting."""
     one, other = before.row, after.row
     pairs = (
         (one.work.text, other.work.text),
@@ -265,28 +266,25 @@ def nearest(one: Measured, others: Sequence[Measured]) -> str:
     """The row of the other side that differs in the fewest settings, and those."""
     if not others:
         return "the other side has no row"
-    other = min(others, key=lambda each: _distance(one, each))
-    differing = differing_settings(one, other)
+    differing, _, other = _nearest([one], others)
     if not differing:
         return "measured in more ways here than on the other side"
     return f"nearest is {other.name}: {_listed(differing)}"
 
 
 def nearest_pair(before: Sequence[Measured], after: Sequence[Measured]) -> str:
-    """Of the first rows of each side those that differ in the fewest settings, and these."""
-    both = [(one, other) for one in before[:_MOST_NEAREST] for other in after[:_MOST_NEAREST]]
-    one, other = min(both, key=lambda pair: _distance(*pair))
-    return f"nearest are {one.name} and {other.name}: {_listed(differing_settings(one, other))}"
+    differing, one, other = _nearest(before[:_MOST_NEAREST], after[:_MOST_NEAREST])
+    return f"nearest are {one.name} and {other.name}: {_listed(differing)}"
 
 
-def _distance(one: Measured, other: Measured) -> int:
-    """How many settings differ; another size or backend is further away than another setting."""
-    return sum(_FAR.get(name, 1) for name, _, _ in differing_settings(one, other))
+def _nearest(before: Sequence[Measured], after: Sequence[Measured]) -> tuple[list[_Setting], Measured, Measured]:
+    """Those that differ in the fewest settings; another size or backend is further away than another setting."""
+    found = [(differing_settings(one, other), one, other) for one in before for other in after]
+    return min(found, key=lambda pair: sum(_FAR.get(name, 1) for name, _, _ in pair[0]))
 
 
-def differing_settings(one: Measured, other: Measured) -> list[tuple[str, str, str]]:
-    """Name and both values of every setting in which two rows differ; a shape or a layout with another name counts
-    as one."""
+def differing_settings(one: Measured, other: Measured) -> list[_Setting]:
+    """In which two rows differ; a shape or a layout with another name counts as one."""
     if one.manifest.hash == other.manifest.hash:
         return []
     first, second = one.settings, other.settings
@@ -317,7 +315,7 @@ def _short(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _listed(settings: Sequence[tuple[str, str, str]]) -> str:
+def _listed(settings: Sequence[_Setting]) -> str:
     shown = [f"{called(name)} {one} / {other}" for name, one, other in settings[:_MOST_SETTINGS]]
     more = len(settings) - len(shown)
     return ", ".join([*shown, f"and {more} more"] if more > 0 else shown)

@@ -1,5 +1,4 @@
-"""How the figures were made, each convention in one line; whose clock seconds are of, and which backends nobody had
-run when their code was written."""
+"""How the figures were made, each convention in one line; whose clock seconds are of, and what is experimental."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING

@@ -119,8 +119,7 @@ def adapters_text(record: Record) -> str:
 
 
 def link_kinds(record: Record) -> tuple[str, ...]:
-    """Links of a device and adapters that are up, each kind once: equal for any number of ranks on one machine. Nothing
-    of a run that was not told its topology."""
+    """Links of a device and adapters that are up, each kind once: equal for any number of ranks on one machine."""
     if inner(record.environment.worker, "topology") is None:
         return ()
     kinds = (map(_nvlinks, gpus(record)), map(_adapter, active_adapters(record)))
@@ -138,8 +137,8 @@ def active_adapters(record: Record) -> list[dict[str, Any]]:
 
 def _nvlinks(gpu: dict[str, Any]) -> str:
     links, active = (inner(gpu, "nvlinks", name) for name in ("links", "active"))
-    joined = f"{active} NVLinks" if active == links else f"{active} of {links} NVLinks"
-    return joined if positive(links) and type(active) is int else ""
+    of_all = "" if active == links else f" of {links}"
+    return f"{active}{of_all} NVLinks" if positive(links) and type(active) is int else ""
 
 
 def _gpu(gpu: dict[str, Any]) -> str:

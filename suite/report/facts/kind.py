@@ -6,7 +6,6 @@ from suite.report.formatting.numbers import listed
 from suite.spec.algorithms import PPO_NAME, Algorithm
 from suite.spec.lengths import Lengths
 from suite.spec.manifest import Manifest
-from suite.spec.shape import Shape
 
 #: What their makers call the families of shapes.
 FAMILIES = {
@@ -47,11 +46,8 @@ class WorkKind:
         """``GRPO in groups of 8 on Llama, responses lognormal:mean=512,sigma=0.6,cap=4096``."""
         options = f" ({self.options})" if self.options else ""
         groups = f" in groups of {self.group}" if self.group > 1 else ""
-        uneven = [
-            f"{name} {lengths}"
-            for name, lengths in (("prompts", self.prompts), ("responses", self.responses))
-            if lengths != EVEN
-        ]
+        lengths = {"prompts": self.prompts, "responses": self.responses}
+        uneven = [f"{name} {text}" for name, text in lengths.items() if text != EVEN]
         return f"{self.algorithm}{options}{groups} on {self.family}" + (f", {listed(uneven)}" if uneven else "")
 
 
@@ -63,7 +59,7 @@ def kind_of(manifest: Manifest) -> WorkKind:
         algorithm=algorithm_name(workload.algorithm),
         options=workload.algorithm.text().partition(":")[2].replace(",", ", "),
         group=workload.group,
-        family=family_of(manifest.size),
+        family=FAMILIES[manifest.size.architecture],
         responses=_lengths(workload.lengths),
         prompts=_lengths(workload.prompt_lengths),
     )
@@ -72,10 +68,6 @@ def kind_of(manifest: Manifest) -> WorkKind:
 def algorithm_name(algorithm: Algorithm) -> str:
     """As papers write it: ``PPO``, ``GRPO``."""
     return algorithm.name.upper()
-
-
-def family_of(shape: Shape) -> str:
-    return FAMILIES[shape.architecture]
 
 
 def _lengths(lengths: Lengths | None) -> str:

@@ -90,11 +90,8 @@ class Ranking:
 
 
 def rank(rows: Sequence[Row]) -> Ranking:
-    """Group the rows that have a rate by work, ranks and setting, and compare within each group.
-
-    Of trainers equal work is what their runs counted too, and asynchronous ones have a setting of their own.
-    Rows that differ in their seed alone do not compete: where there are such, the rows of each seed are a group.
-    """
+    """By work, ranks and setting. Of trainers equal work is what their runs counted too. Rows that differ in their seed
+    alone do not compete: where there are such, the rows of each seed are a group."""
     alike: dict[tuple, list[Row]] = defaultdict(list)
     for row in rows:
         if row.measured:
@@ -228,8 +225,7 @@ class SideBySide:
 
 
 def side_by_side(rows: Sequence[Row]) -> tuple[SideBySide, ...]:
-    """The groups whose rows are of more than one kind: engines and trainers, synchronous and asynchronous, or trainers
-    that did other work than each other."""
+    """Groups of more than one kind: engines and trainers, synchronous and asynchronous, or trainers of other work."""
     alike: dict[tuple, list[Row]] = defaultdict(list)
     for row in rows:
         if row.measured:

@@ -33,7 +33,7 @@ _LONGEST_NAME = 20
 
 
 class Expected(NamedTuple):
-    """Bytes per second, what has them, and the share of them below which a network is slow."""
+    """``rate``: bytes per second. ``slow``: the share of them below which a network is slow."""
 
     rate: float
     of: str
@@ -50,14 +50,12 @@ class _Finding(NamedTuple):
 
 def slow_networks(alike: NetworkRuns) -> tuple[str, ...]:
     """A line for each kind of network that is far below what its hardware gives."""
-    lines = []
-    for runs in alike.values():
-        found: dict[_Finding, list[NetworkRun]] = defaultdict(list)
+    found: dict[tuple[int, _Finding], list[NetworkRun]] = defaultdict(list)
+    for kind, runs in enumerate(alike.values()):
         for run in runs:
             for finding in _findings(run):
-                found[finding].append(run)
-        lines += [_sentence(finding, of_finding) for finding, of_finding in found.items()]
-    return tuple(lines)
+                found[kind, finding].append(run)
+    return tuple(_sentence(finding, runs) for (_, finding), runs in found.items())
 
 
 def _sentence(finding: _Finding, runs: list[NetworkRun]) -> str:
@@ -200,23 +198,18 @@ class NetworkCheck(Frozen):
     def __str__(self) -> str:
         reached = f"{number(self.bus_bytes_per_second / 1e9)} GB/s"
         by_size = ", ".join(f"{_size(size)} {number(rate / 1e9)}" for size, rate in self.sizes)
-        if self.expected_bytes_per_second is None:
-            share = ", beside nothing that is expected of it"
-        else:
-            share = (
-                f", {percent(self.bus_bytes_per_second / self.expected_bytes_per_second)} % of the "
-                f"{number(self.expected_bytes_per_second / 1e9)} GB/s of {self.expected_of}"
-            )
+        share, expected = ", beside nothing that is expected of it", self.expected_bytes_per_second
+        if expected is not None:
+            of = f"{number(expected / 1e9)} GB/s of {self.expected_of}"
+            share = f", {percent(self.bus_bytes_per_second / expected)} % of the {of}"
         who = "" if self.ranks is None else f"{self.ranks} ranks by "
         return f"network {SCOPES[self.scope]}, {who}{self.transport}: all-reduce {reached}{share} ({by_size})"
 
     def warning(self) -> str | None:
         if self.look is None or self.slow_below is None:
             return None
-        return (
-            f"the network {SCOPES[self.scope]} reaches less than {percent(self.slow_below)} % of what it should: "
-            f"{self.look}"
-        )
+        below = f"reaches less than {percent(self.slow_below)} % of what it should"
+        return f"the network {SCOPES[self.scope]} {below}: {self.look}"
 
 
 def network_checks(record: Record) -> tuple[NetworkCheck, ...]:

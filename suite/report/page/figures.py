@@ -1,6 +1,4 @@
-"""What the page shows, as data: the report's blocks, and the figures that its script draws, with the text that the
-Markdown has.
-"""
+"""What the page shows, as data: the report's blocks, and figures that its script draws, with the Markdown's text."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -55,16 +53,13 @@ def row_data(row: Row, href: str, environment: int) -> dict[str, Any]:
 
 def _doubts(row: Row) -> list[str]:
     """In the words that the tables have: why a reader should look twice."""
-    words = []
-    if row.holds_suspect:
-        words.append("suspect runs" if row.is_ranked else "all runs suspect, not ranked")
-    if row.unsteady_runs:
-        words.append("unsteady")
-    if row.two_modes:
-        words.append("two modes")
-    if 0 < len(row.measured) < RUNS_TO_PUBLISH:
-        words.append("too few runs to publish")
-    return words
+    doubts = {
+        "suspect runs" if row.is_ranked else "all runs suspect, not ranked": row.holds_suspect,
+        "unsteady": row.unsteady_runs,
+        "two modes": row.two_modes,
+        "too few runs to publish": 0 < len(row.measured) < RUNS_TO_PUBLISH,
+    }
+    return [words for words, is_so in doubts.items() if is_so]
 
 
 def chart_data(chart: charts.Chart) -> dict[str, Any]:
@@ -104,7 +99,7 @@ Shown = dict[str, Any]
 
 
 def of_part(part: Part, pictures: Sequence[str], tables: list[Shown]) -> Shown:
-    """A part with its tables moved to ``tables``; a table's caption is the last line before it."""
+    """With its tables moved to ``tables``; a table's caption is the last line before it."""
     blocks: list[Shown] = []
     caption = part.heading
     for block in part.blocks:

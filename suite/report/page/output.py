@@ -48,7 +48,7 @@ MOST_LISTED = 1000
 
 @dataclass(frozen=True)
 class WrittenPage:
-    """``size_bytes``: of the file, which is all there is. ``cut``: what was left out for its size; empty: nothing."""
+    """``cut``: what was left out for its size."""
 
     path: Path
     size_bytes: int
@@ -111,8 +111,7 @@ def _cut(runs: int) -> str:
 
 
 def write_page(model: ReportModel, entries: Sequence[Entry], path: Path, first: Sequence[Section] = ()) -> WrittenPage:
-    """Write ``path``, which is replaced at once; the same runs at the same places give the same bytes.
-    ``first``: sections that come before its own.
+    """Replace ``path`` at once; the same runs at the same places give the same bytes.
 
     Raises UsageError when it cannot be written, or would be too large whatever is left out.
     """
@@ -121,17 +120,18 @@ def write_page(model: ReportModel, entries: Sequence[Entry], path: Path, first: 
     text, cut = page_text(model, entries, path, first), ""
     if len(text.encode()) > MOST_BYTES:
         text, cut = page_text(model, entries, path, first, is_cut=True), _cut(len(entries))
-        if len(text.encode()) > MOST_BYTES:
-            raise UsageError(
-                f"{path} would have {len(text.encode()) >> 20} MiB, more than the {MOST_BYTES >> 20} of a page: report "
-                "fewer folders at once, or write Markdown with --output"
-            )
+    size = len(text.encode())
+    if size > MOST_BYTES:
+        raise UsageError(
+            f"{path} would have {size >> 20} MiB, more than the {MOST_BYTES >> 20} of a page: report fewer folders at "
+            "once, or write Markdown with --output"
+        )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"cannot write {error.filename or path}: {error.strerror or error}") from error
     replace_atomically(path, text)
-    return WrittenPage(path, len(text.encode()), cut)
+    return WrittenPage(path, size, cut)
 
 
 def _rendered(title: str, values: Mapping[str, Any], data: Mapping[str, Any]) -> str:

@@ -146,8 +146,7 @@ def _line(axes: Axes, keys: Mapping[str, Key], line: Line, height: float, backen
 
 
 def _log_axis(axes: Axes, chart: Chart, lines: Sequence[Line]) -> list[Line2D]:
-    """With room beside the marks; of intervals, which may be wild, only so much. A limit is an entry of the legend,
-    which is returned."""
+    """With room beside the marks, and for so much of intervals, which may be wild; the legend's entry of a limit."""
     handles = []
     if chart.limit:
         value, name = chart.limit

@@ -84,11 +84,8 @@ def new_figure(height: float) -> Figure:
 def frame(
     figure: Figure, handles: Sequence[Line2D], note: str, *, left: float, right: float, bottom: float, top: float
 ) -> None:
-    """Legend above all panels, in as many rows as its labels need, the note below them, the panels between.
-
-    ``left`` to ``top``: room around the panels for their labels, in inches. It is reckoned, not asked of matplotlib,
-    whose layout engines draw everything twice.
-    """
+    """Legend above all panels, the note below. ``left`` to ``top``: room around the panels for their labels, in inches,
+    which is reckoned, since matplotlib's layout engines draw everything twice."""
     longest = max(len(str(handle.get_label())) for handle in handles)
     columns = max(1, min(len(handles), _LEGEND_CHARACTERS // (longest + 6)))
     width, height = figure.get_size_inches()
@@ -113,8 +110,7 @@ def error_bars(figures: Sequence[Interval]) -> list[list[float]]:
 
 
 def limits(figures: Sequence[Interval], reach: float) -> tuple[float, float]:
-    """Least and greatest bound to show, at most ``reach`` times beyond the values, so that one wild interval does not
-    press all values flat."""
+    """Bounds to show, at most ``reach`` times beyond the values, so that no wild interval presses all values flat."""
     values = [one.value for one in figures]
     lows = [one.value if one.low is None else one.low for one in figures]
     highs = [one.value if one.high is None else one.high for one in figures]
@@ -206,11 +202,8 @@ def spread(items: Sequence[Item], most: int) -> list[Item]:
 
 
 def bars(rows: Sequence[Row]) -> tuple[list[Row], str]:
-    """At most ``MOST_BARS`` rows for a picture with one bar each, and what was left out, in words.
-
-    Where there are too many: of each kind of work, size, backend and rank count the fastest row, then fewer rank
-    counts, then fewer sizes, so that the backends of what is drawn stay side by side.
-    """
+    """At most ``MOST_BARS`` rows, and what was left out, in words: of each work, size, backend and rank count the
+    fastest row, then fewer rank counts, then fewer sizes, so that backends stay side by side."""
     if len(rows) <= MOST_BARS:
         return list(rows), ""
     fastest: dict[tuple[WorkKind, str, str, int], Row] = {}

@@ -39,10 +39,8 @@ _NO_SERIES = {"warmup", "iterations", "seed"}
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """One run. ``trace``: what is asked of it among others. ``series`` and ``versions``: ids of what is told once for
-    many (``series_facts``, ``versions_of``). ``samples`` of an iteration, of which ``counted`` ones count; empty where
-    it has no rate. ``low`` and ``high``: of its rate, by its own iterations.
-    """
+    """``series`` and ``versions``: ids of what is told once for many. ``samples`` of an iteration, of which ``counted``
+    ones count; none where it has no rate. ``low`` and ``high``: of its rate, by its own iterations."""
 
     trace: Trace
     series: str
@@ -106,8 +104,7 @@ def series_facts(manifest: Manifest, record: Record) -> dict[str, Any]:
     """What all runs of a series share: the work, how it is laid out and measured, and the kind of machine.
 
     Versions are what a history is about, so neither the stack nor the image is in it. ``work`` is equal for series
-    whose rates can be compared at all: the work, the lengths of its samples, ranks, precision and, of trainers, what
-    they counted.
+    whose rates can be compared at all.
     """
     launch, hardware = launch_setting_of(record), hardware_of(record)
     asked = _asked(manifest)

@@ -35,7 +35,6 @@ _SIDES = {"before": "before: ", "after": "after: ", None: ""}
 
 
 def print_comparison(result: FolderComparison, gate: Gate | None = None, all_phases: bool = False) -> None:
-    """Everything but the details of what is lacking beyond a few lines each."""
     for line in headline(result):
         print_line(line)
     if result.rows:

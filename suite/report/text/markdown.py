@@ -26,10 +26,8 @@ DETAILS = "details.md"
 def render(
     model: ReportModel, files: Mapping[str, str], parts: Sequence[Part] | None = None, first: Sequence[Section] = ()
 ) -> str:
-    """The text of the report. ``files``: name of a picture or a listing -> its path as the report links to it.
-
-    ``parts``: where they were made already; ``first``: sections that come before its own.
-    """
+    """``files``: name of a picture or a listing -> its path as the report links to it. ``parts``: where they were made
+    already; ``first``: sections that come before its own."""
     every = parts_of(model, (*first, *SECTIONS)) if parts is None else parts
     parts = [part for part in every if not (part.is_beside and DETAILS in files)]
     headings = {part.heading for part in parts}
@@ -111,9 +109,8 @@ def _plain(value: Any) -> Any:
 def write(model: ReportModel, output: Path, first: Sequence[Section] = ()) -> tuple[Path, ...]:
     """Write ``output``, and its pictures and further files in ``<its stem>-assets``; the paths of all of them.
 
-    The same model gives the same bytes. Files of an earlier report that this one has no data for are removed.
-    ``first``: sections that come before its own. Raises UsageError when a file cannot be written; the earlier report is
-    then still whole or has newer pictures.
+    The same model gives the same bytes. Files of an earlier report that this one has no data for are removed. Raises
+    UsageError when a file cannot be written; the earlier report is then still whole or has newer pictures.
     """
     folder = output.parent / f"{output.stem}-assets"
     if output.exists() and not output.is_file():
