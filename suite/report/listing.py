@@ -54,33 +54,29 @@ class RunLine:
     digest: str | None
 
 
+#: Facts that the record has of its run by the same names.
+_OF_THE_RUN = ("backend", "size", "ranks", "workload", "device", "precision", "repeat", "started", "ended")
+
+
 def _made(derived: Derived) -> RunLine:
     record = derived.record
     run, failure, rates = record.run, record.failure, record.throughput
-    rate = None if rates is None else rates.samples_per_second
+    rate = rates.samples_per_second if rates else None
     name = inner(record.environment.worker, *(("cpu", "model") if run.device == "cpu" else ("device", "name")))
     return RunLine(
         run=run.id,
-        backend=run.backend,
-        size=run.size,
-        ranks=run.ranks,
         layout=run.layout.label(),
         algorithm=derived.manifest.workload.algorithm.text(),
-        workload=run.workload,
-        device=run.device,
         device_name=name if isinstance(name, str) else None,
-        precision=run.precision,
-        repeat=run.repeat,
         status=record.status,
         failure=None if failure is None else failure.kind,
         validity=None if record.validity is None else record.validity.status,
         findings=tuple(sorted({finding.name for finding in derived.findings if finding.leaves_out})),
-        started=run.started,
-        ended=run.ended,
-        samples_per_second=None if rate is None else rate.value,
-        low=None if rate is None else rate.low,
-        high=None if rate is None else rate.high,
+        samples_per_second=rate.value if rate else None,
+        low=rate.low if rate else None,
+        high=rate.high if rate else None,
         digest=derived.digest,
+        **{name: getattr(run, name) for name in _OF_THE_RUN},
     )
 
 

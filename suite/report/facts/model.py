@@ -88,8 +88,7 @@ def build(
     rows = share_noise(pool_rows(groups, with_suspect))
     comparable = [row for row in rows if row.is_ranked]
     networks = network_runs(rows, groups)
-    starts = [entry.record.run.started for entry in entries if entry.record.run.started is not None]
-    ends = [entry.record.run.ended for entry in entries if entry.record.run.ended is not None]
+    runs = [entry.record.run for entry in entries]
     states = [entry.record.status for entry in entries]
     bundles = tuple(BundleDigest(entry.path, entry.digest) for entry in entries)
     names = algorithms(entries)
@@ -97,8 +96,8 @@ def build(
     return ReportModel(
         title=title
         or ("Imported logs" if imported and not entries else f"{listed(names)} throughput, scaling and memory"),
-        started=min(starts, default=None),
-        ended=max(ends, default=None),
+        started=min((run.started for run in runs if run.started is not None), default=None),
+        ended=max((run.ended for run in runs if run.ended is not None), default=None),
         runs=len(entries),
         runs_ok=states.count("ok"),
         runs_interrupted=states.count("interrupted"),
