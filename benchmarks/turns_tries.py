@@ -23,9 +23,8 @@ from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 
-from suite.report.compare import compare_entries
+from suite.report.compare import by_environment, compare_entries
 from suite.report.comparing.gate import hold_to
-from suite.report.comparing.reading import by_environment
 from suite.report.facts.entry import Entry
 from suite.report.formatting.numbers import interval
 from suite.report.reading import read_entries

@@ -105,7 +105,7 @@ OWN_FILES = {
     "the suite's own sources and data": (
         *("spec/algorithms.py", "spec/phases.py", "spec/catalogue.py", "spec/redaction.py", "planner/parameters.py"),
         *("backends/base.py", "backends/registry.py", "bundle/cache/code.py", "cli/saved_help.py"),
-        *("report/page/shell.py", "report/formatting/html.py"),
+        *("report/page/output.py", "report/formatting/html.py"),
     ),
     "/dev/null": ("cli/main.py",),
     "the kernel's /proc and /sys": (
@@ -115,7 +115,7 @@ OWN_FILES = {
     "the image that it runs in, while it is built": ("images/inventory.py",),
     "wheels that pip has just put there": ("images/wheelhouse.py",),
     "writes a log, and a file of this checkout": ("images/build.py",),
-    "pictures that it has just drawn": ("report/plots/kept.py",),
+    "pictures that it has just drawn": ("report/plots/__init__.py",),
     "a file that the same command has just written": ("cli/options/reading.py",),
     "writes, and syncs folders": ("bundle/files.py",),
     "writes files that are not there yet": (

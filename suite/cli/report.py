@@ -12,9 +12,8 @@ from suite.cli.options.reading import STANDARD_OUTPUT, print_json, without_colle
 from suite.report.facts.model import build
 from suite.report.reading import read_entries
 from suite.report.terminal import print_answer, print_headline, print_imported
-from suite.report.text.markdown import brief, render
-from suite.report.text.output import as_json as figures
-from suite.report.text.output import write
+from suite.report.text.markdown import as_json as figures
+from suite.report.text.markdown import brief, render, write
 from suite.spec.terminal import UsageError, printable, say
 from suite.spec.width import terminal_columns, wrapped
 

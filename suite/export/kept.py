@@ -22,8 +22,7 @@ from suite.export.runs import RUN_COLUMNS
 from suite.export.tables import Row
 from suite.report.facts.entry import Entry
 from suite.report.formatting.escape import visible
-from suite.report.reading import Found, read_with, version_of
-from suite.report.trust import Checked
+from suite.report.reading import Checked, Found, read_with, version_of
 
 _TYPES: dict[str, Any] = {
     "text": str | None,

@@ -1,19 +1,15 @@
-"""Charts, each described once: what is marked on a row's line, and what that is called.
-
-``plots/`` draws them as SVG beside the Markdown, ``page/script/`` on the page.
-"""
+"""Charts, each described once; ``plots/`` draws them as SVG beside the Markdown, ``page/script/`` on the page."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from suite.report.facts.costs import MemoryUse, PhaseMemory
 from suite.report.facts.model import ReportModel
 from suite.report.facts.pool import Row
-from suite.report.facts.scaling import Curve as MeasuredCurve
-from suite.report.formatting.numbers import GIB, counted, interval, number, percent
+from suite.report.facts.scaling import Curve
+from suite.report.formatting.numbers import GIB, interval, number, percent
 from suite.spec.phases import ALL
-from suite.spec.workload import Scaling
 from suite.stats.intervals import Interval
 
 #: ``bar``: from ``low`` on, as long as ``value``; ``band``: from ``low`` to ``high``; ``tick``: at ``value``; ``dot``:
@@ -21,17 +17,15 @@ from suite.stats.intervals import Interval
 MarkKind = Literal["bar", "band", "tick", "dot", "mean"]
 
 
-@dataclass(frozen=True)
-class Key:
-    """What marks of one name are, for the legend. ``ink``: whose colour they have."""
+class Key(NamedTuple):
+    """``ink``: whose colour marks of this name have."""
 
     text: str
     kind: MarkKind
     ink: Literal["backend", "phase", "strong", "faint"] = "backend"
 
 
-@dataclass(frozen=True)
-class Mark:
+class Mark(NamedTuple):
     """``key``: its name among the chart's keys. ``text``: what tables write for it."""
 
     key: str
@@ -45,8 +39,7 @@ class Mark:
         return Interval(self.value, self.low, self.high)
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(NamedTuple):
     """The marks of one row. ``text``: written right of them."""
 
     row: Row
@@ -59,10 +52,8 @@ class Line:
 
 @dataclass(frozen=True)
 class Chart:
-    """``name``: what a choice between charts calls it. ``right``: what the text of a line is; empty: nothing is.
-
-    ``limit``: a value that no row can pass, with its name. ``drawn``: the key without which a row has no line in SVG.
-    """
+    """``name``: what a choice between charts calls it. ``right``: what the text of a line is. ``limit``: what no row
+    can pass, with its name. ``drawn``: the key without which a row has no line in SVG."""
 
     name: str
     title: str
@@ -84,7 +75,7 @@ def phases(model: ReportModel, unit: Literal["share", "seconds"]) -> Chart:
     is_share = unit == "share"
     return Chart(
         name=unit,
-        title=f"{'Share' if is_share else 'Seconds'} of an iteration by phase",
+        title=f"{unit.capitalize()} of an iteration by phase",
         unit="share of an iteration" if is_share else "seconds",
         keys={phase.name: Key(phase.label, "bar", "phase") for phase in ALL},
         lines=tuple(Line(row, tuple(_pieces(row, is_share)), f"{number(row.iteration_seconds)} s") for row in rows),
@@ -104,9 +95,9 @@ def _pieces(row: Row, is_share: bool) -> Iterator[Mark]:
 def memory(model: ReportModel) -> Iterator[Chart]:
     """Of the whole iteration, then of each phase."""
     used = [(row, row.memory) for row in model.rows if row.memory]
-    capacities = {machine.device_memory_bytes for machine in model.machines if machine.device_memory_bytes}
-    capacity = capacities.pop() / GIB if len(capacities) == 1 else None
-    limit = None if capacity is None else (capacity, f"device memory, {number(capacity)} GiB")
+    capacities = {machine.device_memory_bytes / GIB for machine in model.machines if machine.device_memory_bytes}
+    limits = [(capacity, f"device memory, {number(capacity)} GiB") for capacity in capacities]
+    limit = limits[0] if len(limits) == 1 else None
     yield _memory("the whole iteration", [_memory_line(*one) for one in used], limit, drawn="floor")
     for phase in ALL:
         of_phase = [(row, one) for row, use in used for one in use.by_phase if one.name == phase.name]
@@ -169,33 +160,28 @@ def _rate_line(row: Row) -> Line:
     return Line(row, (*band, foretold, own), f"{percent(measured.value / rate.value)} %")
 
 
-#: A figure on the page, with what is written for it.
-Figure = tuple[Interval, str]
+def _bounded(estimate: Interval | None, digits: int = 2) -> Mark | None:
+    return None if estimate is None else _mark("measured", estimate, interval(estimate, bound_digits=digits))
 
 
-def _bounded(estimate: Interval | None, digits: int = 2) -> Figure | None:
-    """With the text of a column that shows bounds."""
-    return None if estimate is None else (estimate, interval(estimate, bound_digits=digits))
+def _alone(value: float | None) -> Mark | None:
+    return None if value is None else Mark("measured", value, text=number(value))
 
 
-def _alone(value: float | None) -> Figure | None:
-    return None if value is None else (Interval(value, None, None), number(value))
+def _percent(ratio: float | None) -> Mark | None:
+    return None if ratio is None else Mark("measured", 100 * ratio, text=percent(ratio))
 
 
-def _percent(ratio: float | None) -> Figure | None:
-    return None if ratio is None else (Interval(100 * ratio, None, None), percent(ratio))
-
-
-def _phase(name: str) -> Callable[[Row], Figure | None]:
+def _phase(name: str) -> Callable[[Row], Mark | None]:
     return lambda row: _bounded(cost.interval, 1) if (cost := row.phase(name)) else None
 
 
-def _joules(row: Row) -> Figure | None:
+def _joules(row: Row) -> Mark | None:
     return _alone(row.energy.joules_per_sample) if row.energy and row.energy.valid else None
 
 
 #: What else can be drawn of every row: name, unit, which way a good figure lies, and how it is read.
-_METRICS: tuple[tuple[str, str, str, Callable[[Row], Figure | None]], ...] = (
+_METRICS: tuple[tuple[str, str, str, Callable[[Row], Mark | None]], ...] = (
     ("throughput", "tokens/s", "more", lambda row: _bounded(row.tokens_per_second)),
     ("throughput", "tokens/s/device", "more", lambda row: _bounded(row.tokens_per_second_per_device)),
     ("iteration", "s", "less", lambda row: _alone(row.iteration_seconds)),
@@ -213,45 +199,20 @@ def figures(model: ReportModel) -> Iterator[Chart]:
     """The rate, and every other figure that rows have."""
     yield rates(model)
     for name, unit, better, read in _METRICS:
-        known = [(row, figure) for row in model.rows if (figure := read(row)) is not None]
-        if known:
+        lines = tuple(Line(row, (mark,)) for row in model.rows if (mark := read(row)) is not None)
+        if lines:
             yield Chart(
                 name=f"{name} ({unit})",
                 title=f"{name[:1].upper()}{name[1:]} in {unit}, {better} is better",
                 unit=unit,
                 keys={"measured": Key("measured, 95 %", "dot")},
-                lines=tuple(Line(row, (_mark("measured", *figure),)) for row, figure in known),
+                lines=lines,
             )
 
 
-@dataclass(frozen=True)
-class Curve:
-    """Rows on ever more ranks, the base first. A line has the marks ``eta`` and ``rate``, and what ideal scaling and
-    the prediction say of each: ``ideal rate``, ``predicted eta``. Its text: what speaks against its eta."""
-
-    kind: Scaling
-    label: str
-    base: Row
-    lines: tuple[Line, ...]
-
-    @property
-    def ranks(self) -> list[int]:
-        return [line.row.ranks for line in self.lines]
-
-    @property
-    def etas(self) -> list[Interval]:
-        """The base's, which is 1, and those of the others."""
-        return [mark.interval for line in self.lines if (mark := line.mark("eta"))]
-
-
-def curves(model: ReportModel) -> tuple[Curve, ...]:
-    return tuple(
-        Curve(one.kind, f"{one.base.size} {one.base.backend} {one.base.strategy}", one.base, tuple(_points(one)))
-        for one in model.scaling.curves
-    )
-
-
-def _points(curve: MeasuredCurve) -> Iterator[Line]:
+def points(curve: Curve) -> Iterator[Line]:
+    """The base first. Of each ``eta`` and ``rate``, and what ideal scaling and the prediction say of both: ``ideal
+    rate``, ``predicted eta``. Its text: what speaks against its eta."""
     base = curve.base
     yield Line(base, (Mark("eta", 1.0, text="1"), *_beside_eta(base, base)))
     for one in curve.points:
@@ -270,25 +231,3 @@ def _beside_eta(row: Row, base: Row) -> Iterator[Mark]:
         eta = foretold.value / base.expected.rate.value / more
         yield Mark("predicted eta", eta, text=number(eta))
         yield Mark("predicted rate", foretold.value, text=interval(foretold))
-
-
-@dataclass(frozen=True)
-class Ratios:
-    """Rates of a row over those of the ``best`` of its group, of the whole iteration first, then of the main phases,
-    each with its verdict. ``where``: size and ranks of the group."""
-
-    row: Row
-    best: Row
-    where: str
-    parts: tuple[tuple[Mark, str], ...]
-
-
-def ratios(model: ReportModel) -> Iterator[Ratios]:
-    """Of every row of the ranking, in its order; the best's own are 1."""
-    for group in model.ranking.groups:
-        where = f"{group.size}, {counted(group.ranks, 'rank')}"
-        for ranked in group.places:
-            whole = ("whole iteration", ranked.ratio, ranked.verdict)
-            parts = (whole, *((one.name, one.ratio, one.verdict or "") for one in ranked.by_phase))
-            marks = tuple((_mark(name, one, interval(one, bound_digits=1)), verdict) for name, one, verdict in parts)
-            yield Ratios(ranked.row, group.places[0].row, where, marks)

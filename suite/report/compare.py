@@ -1,28 +1,27 @@
-"""Two sides against each other: the same rows, before and after, here and there."""
+"""Two sides against each other: the same rows, before and after, here and there; and what reading them found wrong."""
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from suite.report.comparing.judging import copies, judge
-from suite.report.comparing.model import FolderComparison, Side, Unjudged
-from suite.report.comparing.pairing import (
-    Measured,
-    lacking,
-    look_alikes,
-    measured_rows,
-    nearest_pair,
-    pair,
-    partly_failed,
-    what_differs,
-)
+from suite.report.comparing import pairing
+from suite.report.comparing.judging import judge
+from suite.report.comparing.model import FolderComparison, Lack, Side, Unjudged
+from suite.report.comparing.pairing import Measured
 from suite.report.comparing.surroundings import surroundings_of
 from suite.report.facts.entry import Entry
-from suite.report.facts.suspect import takes_suspect
+from suite.report.reading import ALTERED, RUNNING, VERSIONS, Caveat, Found, lines_of
 from suite.spec.base import UsageError
 from suite.stats.compare import DEFAULT_MARGIN
 from suite.stats.multiple import LEVEL, NAME
 
-_LEAST_RUNS = 2
+#: By what reading tells of a bundle; other findings for which it was left out make it inconsistent.
+_LACKS: dict[str, Lack] = {
+    ALTERED: "altered",
+    RUNNING: "running",
+    "copied-run": "copies",
+    "copied-seconds": "copies",
+    "missing-repeat": "missing run",
+}
 
 
 def compare_entries(
@@ -36,22 +35,22 @@ def compare_entries(
     ``left_out``: what was found to be wrong when the sides were read. ``with_suspect``: runs that something disturbed
     count like the others. Raises UsageError when nothing pairs.
     """
-    first, second = (measured_rows(each, with_suspect) for each in (before, after))
-    pairs = pair(first, second)
-    alike = look_alikes(pairs)
-    other_work = {id(one): f"other work: {what_differs(*both)}" for both in alike for one in both}
-    lacks = list(lacking(pairs, other_work))
+    first, second = (pairing.measured_rows(each, with_suspect) for each in (before, after))
+    pairs = pairing.pair(first, second)
+    alike = pairing.look_alikes(pairs)
+    other_work = {id(one): f"other work: {pairing.what_differs(*both)}" for both in alike for one in both}
+    lacks = list(pairing.lacking(pairs, other_work))
     if not pairs.paired and not pairs.ambiguous:
         raise UsageError(f"the two sides share no row of equal backend, layout and work{_why(first, second, alike)}")
     for both in pairs.paired:
-        lacks += _lacks(*both, with_suspect)
+        lacks += pairing.lacking_of(*both, with_suspect)
     return FolderComparison(
         rows=judge(pairs.paired),
         surroundings=surroundings_of(pairs.paired),
         unjudged=(*lacks, *left_out),
         only_before=tuple(one.name for one in pairs.only["before"]),
         only_after=tuple(one.name for one in pairs.only["after"]),
-        other_work=tuple(f"{before.name}: {what_differs(before, after)}" for before, after in alike),
+        other_work=tuple(f"{before.name}: {pairing.what_differs(before, after)}" for before, after in alike),
         margin=DEFAULT_MARGIN,
         level=LEVEL,
         method=NAME,
@@ -62,35 +61,54 @@ def _why(first: Sequence[Measured], second: Sequence[Measured], alike: Sequence[
     """What keeps the nearest rows of two sides apart."""
     if alike:
         before, after = alike[0]
-        return f": {before.name}: {what_differs(before, after)}"
+        return f": {before.name}: {pairing.what_differs(before, after)}"
     before_rows, after_rows = ([one for one in side if one.row.measured] for side in (first, second))
     for rows, side in ((before_rows, "first"), (after_rows, "second")):
         if not rows:
             return f": no run of the {side} side has a rate"
-    return f"; {nearest_pair(before_rows, after_rows)}"
+    return f"; {pairing.nearest_pair(before_rows, after_rows)}"
 
 
-def _lacks(before: Measured, after: Measured, with_suspect: bool) -> Iterator[Unjudged]:
-    """What keeps a row that has a partner from being judged, or from being taken as it is."""
-    same = copies(before, after)
-    if same:
-        yield Unjudged(lack="copies", side=None, name=after.name, detail=same)
-    sides: tuple[tuple[Side, Measured], ...] = (("before", before), ("after", after))
-    for side, one in sides:
-        if len(one.row.measured) < _LEAST_RUNS:
-            detail = "one run with a rate; at least 2 a side tell the spread between runs"
-            yield Unjudged(lack="one run", side=side, name=one.name, detail=detail)
-        yield from partly_failed(side, one)
-        yield from _suspect(side, one, with_suspect)
+def by_environment(found: Found) -> tuple[Found, Found]:
+    """The two environments whose rows are in one results folder, that which was named first before the other.
+
+    Raises UsageError where there are not two of them.
+    """
+    backends = {entry.manifest.backend.environment: entry.manifest.run.base for entry in found.entries}
+    names = sorted(filter(None, backends), key=lambda name: (backends[name] is not None, name))
+    if len(names) != 2 or len(backends) != 2 or backends[names[1]] != names[0]:
+        held = f"runs of environments {', '.join(names)}" if names else "no runs of named environments"
+        raise UsageError(
+            f"one folder has two sides where suite run measured two environments (--python NAME=PATH, twice), and this "
+            f"has {held}; else compare takes two sides: suite compare BEFORE AFTER"
+        )
+    before, after = ([one for one in found.entries if one.manifest.backend.environment == name] for name in names)
+    paths = {entry.path for entry in after}
+    known = [caveat for caveat in found.caveats if caveat.path in paths]
+    rest = [caveat for caveat in found.caveats if caveat.path not in paths]
+    return replace(found, entries=before, caveats=rest), replace(found, entries=after, damaged=[], caveats=known)
 
 
-def _suspect(side: Side, one: Measured, with_suspect: bool) -> Iterator[Unjudged]:
-    """Runs that their own record doubts, with the reasons; records of older bundles judge nothing."""
-    counts_all = with_suspect or any(takes_suspect(run.manifest) for run in one.runs.entries)
-    sound = ("valid", "suspect") if counts_all else ("valid",)
-    found = [run.record.validity for run in one.runs.entries]
-    doubted = [each for each in found if each is not None and each.status not in sound]
-    if doubted:
-        reasons = Counter(reason for each in doubted for reason in each.reasons)
-        detail = f"{len(doubted)} of {one.row.runs} runs: {'; '.join(reasons) or 'no reason told'}"
-        yield Unjudged(lack="suspect", side=side, name=one.name, detail=detail)
+def left_out(before: Found, after: Found) -> tuple[Unjudged, ...]:
+    """Every bundle that could not be read, is not finished, does not fit together, or whose record was changed."""
+    return (*_left_out("before", before), *_left_out("after", after))
+
+
+def notes(before: Found, after: Found) -> list[str]:
+    """What else a reader must know, a line each; versions stand in the table of what differs."""
+    others = [one for found in (before, after) for one in found.caveats if not _lack_of(one) and one.kind != VERSIONS]
+    return list(dict.fromkeys(lines_of(others)))
+
+
+def _left_out(side: Side, found: Found) -> Iterator[Unjudged]:
+    for line in found.damaged:
+        path, _, detail = line.partition(": ")
+        yield Unjudged(lack="damaged", side=side, name=path, detail=detail)
+    for caveat in found.caveats:
+        lack = _lack_of(caveat)
+        if lack:
+            yield Unjudged(lack=lack, side=side, name=caveat.path, detail=caveat.text)
+
+
+def _lack_of(caveat: Caveat) -> Lack | None:
+    return _LACKS.get(caveat.kind) or ("inconsistent" if caveat.leaves_out else None)

@@ -18,7 +18,7 @@ from suite.bundle.tags import tags_by_path
 from suite.spec.base import UsageError
 from suite.spec.names import nearest
 
-#: How many bundles were read, of how many; when that is told first, and how often then.
+#: How many bundles were read, of how many; after how long that is told, and how often then.
 Progress = Callable[[int, int], None]
 _FIRST_SECONDS, _NEXT_SECONDS = 5.0, 10.0
 #: What a run can be in, besides how it ended.
@@ -28,12 +28,8 @@ STATUSES = ("ok", "failed", "interrupted", RUNNING, DAMAGED, IMPORTED)
 
 @dataclass(frozen=True, slots=True)
 class RunLine:
-    """One run. Times are Unix seconds, rates samples per second with the run's own interval.
-
-    ``findings``: names of what does not fit together within the bundle, for which reports leave it out.
-    ``device_name``: of rank 0's accelerator or processor; null where it did not tell. ``validity`` is null where
-    nothing is known of it.
-    """
+    """Times are Unix seconds, rates samples per second with the run's own interval. ``findings``: names of what does
+    not fit together within the bundle. ``device_name``: of rank 0's accelerator or processor."""
 
     run: str
     backend: str
@@ -57,39 +53,30 @@ class RunLine:
     high: float | None
     digest: str | None
 
-    @property
-    def is_valid(self) -> bool:
-        """Whether its figures stand: it ended well, and nothing speaks against them."""
-        return self.status == "ok" and self.validity not in ("suspect", "invalid") and not self.findings
+
+#: Facts that the record has of its run by the same names.
+_OF_THE_RUN = ("backend", "size", "ranks", "workload", "device", "precision", "repeat", "started", "ended")
 
 
 def _made(derived: Derived) -> RunLine:
     record = derived.record
     run, failure, rates = record.run, record.failure, record.throughput
-    rate = None if rates is None else rates.samples_per_second
+    rate = rates.samples_per_second if rates else None
     name = inner(record.environment.worker, *(("cpu", "model") if run.device == "cpu" else ("device", "name")))
     return RunLine(
         run=run.id,
-        backend=run.backend,
-        size=run.size,
-        ranks=run.ranks,
         layout=run.layout.label(),
         algorithm=derived.manifest.workload.algorithm.text(),
-        workload=run.workload,
-        device=run.device,
         device_name=name if isinstance(name, str) else None,
-        precision=run.precision,
-        repeat=run.repeat,
         status=record.status,
         failure=None if failure is None else failure.kind,
         validity=None if record.validity is None else record.validity.status,
         findings=tuple(sorted({finding.name for finding in derived.findings if finding.leaves_out})),
-        started=run.started,
-        ended=run.ended,
-        samples_per_second=None if rate is None else rate.value,
-        low=None if rate is None else rate.low,
-        high=None if rate is None else rate.high,
+        samples_per_second=rate.value if rate else None,
+        low=rate.low if rate else None,
+        high=rate.high if rate else None,
         digest=derived.digest,
+        **{name: getattr(run, name) for name in _OF_THE_RUN},
     )
 
 
@@ -98,8 +85,8 @@ LINES = View("line", ("report",), _made, RunLine)
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """One bundle. ``line`` is null, and ``problem`` says why, where it is being run or cannot be read; and where it is
-    another tool's log, whose record ``imported`` is."""
+    """One bundle. ``line`` is null where it is being run or cannot be read, as ``problem`` says, and of other tools'
+    logs."""
 
     path: str
     run: str
@@ -128,8 +115,8 @@ class Listed:
 
     @property
     def is_valid(self) -> bool:
-        """Whether its figures stand; those that were not measured here never do."""
-        return self.line is not None and self.line.is_valid
+        """Whether its figures stand: it ended well, was measured here, and nothing speaks against them."""
+        return self.state == "ok"
 
     def as_json(self) -> dict[str, Any]:
         """Facts that are not known are null."""
@@ -171,8 +158,8 @@ class Wanted:
     """Which runs: those that fit everything that is given. Several values of one fact: any of them fits.
 
     ``device``: ``cpu``, ``cuda``, or a part of the device's name. ``algorithm``: its name without options, or with
-    them. ``since`` and ``until``: Unix seconds of the start, the latter not in; a run whose start is not known fits
-    neither. ``valid``: whose figures stand, or the others. ``tags``: all of them.
+    them. ``since`` and ``until``: Unix seconds of the start, the latter not in. ``valid``: whose figures stand, or the
+    others. ``tags``: all of them.
     """
 
     size: Sequence[str] = ()
@@ -186,11 +173,11 @@ class Wanted:
     valid: bool | None = None
 
     def fits(self, one: Listed) -> bool:
-        if not (set(self.tags) <= set(one.tags) and (not self.status or one.status in self.status)):
-            return False
         started = one.fact("started")
         return (
-            (not self.size or one.fact("size") in self.size)
+            set(self.tags) <= set(one.tags)
+            and (not self.status or one.status in self.status)
+            and (not self.size or one.fact("size") in self.size)
             and (not self.backend or one.fact("backend") in self.backend)
             and (not self.device or any(_is_device(word, one) for word in self.device))
             and (not self.algorithm or any(_is_algorithm(word, one.fact("algorithm")) for word in self.algorithm))
@@ -210,11 +197,10 @@ def _is_algorithm(word: str, algorithm: str | None) -> bool:
 
 
 def read_listing(paths: Sequence[Path], progress: Progress | None = None) -> Listing:
-    """Every bundle, by run id: also what is being run, and what cannot be read.
+    """Every bundle: also what is being run, and what cannot be read. ``paths``: as ``reading.read_entries`` takes them.
+    ``progress`` is called now and then with how many are done of how many.
 
-    ``paths``: as ``suite.report.reading.read_entries`` takes them. A record is derived where that is not known from
-    before (``suite.bundle.cache``), which takes its time with thousands: ``progress`` is called now and then with how
-    many are done of how many. Raises UsageError for what is no folder and no archive.
+    Raises UsageError for what is no folder and no archive.
     """
     with opened(paths) as places:
         bundles, marked = survey(places.folders, IMPORT)

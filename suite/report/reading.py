@@ -1,8 +1,9 @@
 """Reading results folders for a report: bundles with their records, what is damaged, and what a reader must know."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -10,7 +11,8 @@ from suite.bundle.archive.opening import Opened, opened
 from suite.bundle.cache.survey import Surveyed, survey
 from suite.bundle.cache.table import Derived, records_of
 from suite.bundle.evidence import digest_if_any, digest_of_all
-from suite.bundle.folder import Trace
+from suite.bundle.findings import FINDINGS, Finding
+from suite.bundle.folder import Trace, folder_findings
 from suite.bundle.imported.record import ImportedRow
 from suite.bundle.imported.store import IMPORT, ImportFolder, read_imports
 from suite.bundle.store import Bundle, DamagedBundle, StillRunning
@@ -18,21 +20,51 @@ from suite.bundle.walk import is_trial
 from suite.report.facts.entry import Entry, ReportEvidence
 from suite.report.formatting.escape import visible
 from suite.report.formatting.numbers import counted
-from suite.report.trust import OTHER, RUNNING, VERSIONS, Caveat, Checked, few, lines_of, trusted
 from suite.spec.base import UsageError
 
+#: Bundles of which the same thing is said.
+MOST_SHOWN = 5
+#: Kinds of what is told beside a finding's name.
+RUNNING, ALTERED, VERSIONS, OTHER = "running", "record.json is not what its events give", "versions", ""
 _Entry = TypeVar("_Entry")
+
+
+@dataclass(frozen=True)
+class Caveat:
+    """What a reader must know of how runs were read: of the bundle at ``path``, or, where that is empty, of several.
+
+    ``kind``: the name of a finding, or one of those above. ``leaves_out``: the run is not among those that were read.
+    """
+
+    kind: str
+    path: str
+    text: str
+    leaves_out: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.text}" if self.path else self.text
+
+
+@dataclass(frozen=True)
+class Checked(Generic[_Entry]):
+    """A run as it was read, with what does not fit within its own bundle. ``difference``: of record.json from what its
+    events give, in words. ``version``: of the suite that drove it."""
+
+    entry: _Entry
+    trace: Trace
+    findings: tuple[Finding, ...]
+    difference: str
+    version: str | None
+
+
 #: Of each bundle the run that it holds, or why there is none.
 Look = Callable[[Sequence[Surveyed], Opened], Sequence[Checked[_Entry] | StillRunning | DamagedBundle]]
 
 
 @dataclass(frozen=True)
 class Found(Generic[_Entry]):
-    """The runs of some folders.
-
-    ``damaged``: one line for each bundle that was left out for it. ``caveats``: what else was left out or does not fit
-    together, and records that are not what their events give, of one bundle each. ``imported``: other tools' logs.
-    """
+    """``damaged``: one line for each bundle that was left out for it. ``caveats``: what else was left out or does not
+    fit together, and records that are not what their events give. ``imported``: other tools' logs."""
 
     entries: list[_Entry]
     damaged: list[str]
@@ -50,9 +82,8 @@ class Found(Generic[_Entry]):
 
 
 def read_entries(paths: Sequence[Path], with_imported: bool = False) -> Found[Entry]:
-    """Every readable bundle, once, with the record that its events give; runs that are under way or inconsistent are
-    left out. ``paths``: folders, and archives of `suite pack`, or runs of these. ``with_imported``: other tools' logs
-    are rows too, marked as such, and may be all there is.
+    """Every readable bundle, once, with the record that its events give. ``paths``: folders, and archives of `suite
+    pack`, or runs of these. ``with_imported``: other tools' logs are rows too, and may be all there is.
 
     Raises UsageError when nothing can be reported.
     """
@@ -138,3 +169,38 @@ def _versions(kept: Sequence[Checked]) -> list[Caveat]:
         return []
     known = ", ".join(f"{runs} of {name}" for name, runs in counts)
     return [Caveat(VERSIONS, "", f"runs of different versions of the suite: {known}")]
+
+
+def trusted(
+    checked: Sequence[Checked[_Entry]], bundles: Sequence[Surveyed], paths: Iterable[Path]
+) -> tuple[list[Checked[_Entry]], list[Caveat]]:
+    """The runs whose figures stand, and what was found. ``bundles``: all that were found below ``paths``."""
+    beside = folder_findings([one.trace for one in checked], {each.path for each in bundles}, frozenset(paths))
+    kept: list[Checked[_Entry]] = []
+    changed = [
+        Caveat(ALTERED, str(one.trace.path), f"{ALTERED}, which are reported: {one.difference}")
+        for one in checked
+        if one.difference
+    ]
+    known: dict[str, list[Caveat]] = {name: [] for name in FINDINGS}
+    for one in checked:
+        found = (*one.findings, *beside.get(one.trace.path, ()))
+        if not any(finding.leaves_out for finding in found):
+            kept.append(one)
+        for finding in found:
+            text = f"left out, {finding.line()}" if finding.leaves_out else finding.line()
+            known[finding.name].append(Caveat(finding.name, str(one.trace.path), text, finding.leaves_out))
+    return kept, [*changed, *(caveat for caveats in known.values() for caveat in caveats)]
+
+
+def lines_of(caveats: Iterable[Caveat]) -> Iterator[str]:
+    """A line each, a few of each kind."""
+    for kind, alike in groupby(caveats, lambda caveat: caveat.kind):
+        lines = [str(caveat) for caveat in alike]
+        yield from few(lines, kind) if kind != OTHER else lines
+
+
+def few(lines: Sequence[str], what: str) -> list[str]:
+    """As many as somebody reads, one for each bundle, and of how many more the same is true."""
+    left = len(lines) - MOST_SHOWN
+    return list(lines) if left <= 0 else [*lines[:MOST_SHOWN], f"and {left} more bundles: {what} (suite verify --json)"]

@@ -25,24 +25,22 @@ def print_answer(model: ReportModel) -> None:
     """What every view opens with: who is faster, then scaling, memory and cost, and how far to trust it."""
     width = terminal_columns()
     verdicts = verdicts_of(model)
-    _print_wrapped(scope(model), width)
-    if verdicts:
-        for where in dict.fromkeys(one.where for one in verdicts[:MOST_SHOWN]):
-            if where:
-                _print_wrapped(f"{where}:", width)
-            shown = [one for one in verdicts[:MOST_SHOWN] if one.where == where]
-            cells = [{title: plain(text) for title, text in without(one.cells(), "work").items()} for one in shown]
-            print_widest([Form(cells, compact=False), Form(cells), Form([_short(one) for one in shown])])
-        if len(verdicts) > MOST_SHOWN:
-            say(f"and {len(verdicts) - MOST_SHOWN} more in the report")
-    else:
-        _print_wrapped(nothing_ranked(model), width)
-    for line in (*figures(model), trust(model).text):
-        _print_wrapped(line, width)
+    shown = verdicts[:MOST_SHOWN]
 
+    def print_wrapped(text: str) -> None:
+        say("\n".join(wrapped(plain(text), width, rest="  ")))
 
-def _print_wrapped(text: str, width: int | None) -> None:
-    say("\n".join(wrapped(plain(text), width, rest="  ")))
+    print_wrapped(scope(model))
+    for where in dict.fromkeys(one.where for one in shown):
+        if where:
+            print_wrapped(f"{where}:")
+        alike = [one for one in shown if one.where == where]
+        cells = [{title: plain(text) for title, text in without(one.cells(), "work").items()} for one in alike]
+        print_widest([Form(cells, compact=False), Form(cells), Form([_short(one) for one in alike])])
+    if len(verdicts) > MOST_SHOWN:
+        say(f"and {len(verdicts) - MOST_SHOWN} more in the report")
+    for line in (*([] if shown else [nothing_ranked(model)]), *figures(model), trust(model).text):
+        print_wrapped(line)
 
 
 def _short(one: Verdict) -> Cells:
@@ -58,7 +56,7 @@ def _short(one: Verdict) -> Cells:
 
 
 def headline_rows(model: ReportModel) -> list[Cells]:
-    """The headline table, one row per row of the report; cells hold no control characters."""
+    """One for each row of the report."""
     verdicts = {row.number: UNKNOWN if row.is_ranked else "suspect" for row in model.rows}
     for group in model.ranking.groups:
         short = {**_SHORT_VERDICTS, "not distinguishable": "equal"} if group.is_equal else _SHORT_VERDICTS
@@ -69,7 +67,7 @@ def headline_rows(model: ReportModel) -> list[Cells]:
 
 
 def _set_apart(rows: Sequence[Row]) -> dict[int, str]:
-    """By number of the row, what tells rows apart that would look the same here; empty where none would."""
+    """By number of the row, what tells rows apart that would look the same here."""
     alike: dict[tuple, list[Row]] = {}
     for row in rows:
         alike.setdefault((row.work, row.size, row.ranks, row.backend, row.layout), []).append(row)
@@ -78,7 +76,7 @@ def _set_apart(rows: Sequence[Row]) -> dict[int, str]:
 
 
 def print_headline(model: ReportModel) -> None:
-    """The report's headline table on the terminal; one for each kind of work, where there are several."""
+    """One table for each kind of work."""
     rows = headline_rows(model)
     by_work: dict[WorkKind, list[Cells]] = {}
     for row, cells in zip(model.rows[:HEADLINE_ROWS], rows, strict=False):
@@ -108,7 +106,7 @@ def _headline(row: Row, eta: str, verdict: str, apart: Mapping[int, str]) -> Cel
 
 
 def _headline_forms(rows: Sequence[Cells]) -> list[Form]:
-    """The whole table, and others with ever fewer columns."""
+    """With ever fewer columns."""
     narrow = [
         {**without(row, "runs ok", "tokens/s", "peak GiB", "eta", "verdict"), "peak\nGiB": row["peak GiB"]}
         | {"eta": row["eta"].split(" ")[0], "verdict": row["verdict"]}

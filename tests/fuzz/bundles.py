@@ -11,7 +11,7 @@ from typing import Any
 from suite.bundle.derive import derive
 from suite.bundle.store import Bundle
 from suite.bundle.verify import verify
-from suite.report.facts.environment import figures_of
+from suite.report.facts.environment import figures_apart
 from tests.fuzz import mutate
 from tests.fuzz.material import TWO_RANKS, folder
 from tests.synthetic import make_bundle, synthetic_manifest
@@ -66,7 +66,7 @@ def read_environment(data: bytes) -> None:
     with bundle_with("environment.json", data) as found:
         record = derive(found)
         record.model_dump_json(by_alias=True)
-        figures_of([record])
+        list(figures_apart([record], [record]))
 
 
 _JOB = {"argv": ["python"], "env": {"OMP_NUM_THREADS": "1"}, "nodes": 1, "ranks_per_node": 2}

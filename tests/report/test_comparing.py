@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
-from suite.report.compare import compare_entries
+from suite.report.compare import compare_entries, left_out, notes
 from suite.report.comparing.gate import hold_to
 from suite.report.comparing.judging import judge_together
 from suite.report.comparing.model import ComparedRow, FolderComparison
-from suite.report.comparing.reading import left_out, notes
 from suite.report.facts.entry import Entry
-from suite.report.trust import ALTERED, RUNNING, Caveat
+from suite.report.reading import ALTERED, RUNNING, Caveat
 from suite.spec.base import UsageError
 from suite.spec.layout import Layout
 from suite.stats.intervals import RunSeconds

@@ -13,9 +13,9 @@ import pytest
 
 from suite.report.facts.model import build
 from suite.report.plots import NAMES
-from suite.report.text import output
+from suite.report.text import markdown
 from suite.report.text.answer import as_lines
-from suite.report.text.output import as_json, write
+from suite.report.text.markdown import as_json, write
 from suite.spec.base import UsageError
 from tests.command import refused, suite
 from tests.report import entries as made
@@ -77,7 +77,7 @@ def test_a_failure_in_the_middle_leaves_the_old_text_and_no_drafts(tmp_path, mon
     write(build([made.failed()]), tmp_path / "report.md")
     before = contents(tmp_path)
     full = Mock(side_effect=OSError(28, "No space left on device"))
-    monkeypatch.setattr(output, "render", full)
+    monkeypatch.setattr(markdown, "render", full)
     with pytest.raises(UsageError, match="No space left on device"):
         write(build([made.failed(size="3M")]), tmp_path / "report.md")
     assert contents(tmp_path) == before

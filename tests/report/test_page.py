@@ -14,12 +14,11 @@ from markdown_it import MarkdownIt
 
 from suite.report.facts.entry import Entry
 from suite.report.facts.model import ReportModel, build
-from suite.report.page import output, traces
-from suite.report.page.output import page_text
-from suite.report.page.shell import HERE
+from suite.report.page import bundles, output
+from suite.report.page.output import HERE, page_text
 from suite.report.reading import read_entries
+from suite.report.text.markdown import as_json
 from suite.report.text.markdown import render as markdown
-from suite.report.text.output import as_json
 from suite.spec.layout import Layout
 from tests.command import suite
 from tests.report import entries as made
@@ -211,7 +210,7 @@ class TestTraces:
     def test_the_median_of_the_counted_iterations_is_drawn_with_phases_that_follow_each_other(self, tmp_path):
         entries = self.entries(tmp_path)
         record = entries[0].record
-        found, left_out = traces.traces_of(build(entries).rows, entries)
+        found, left_out = bundles.traces_of(build(entries).rows, entries)
         assert [trace.run for trace in found] == sorted(entry.record.run.id for entry in entries) and not left_out
         counted = sorted(record.iterations.seconds[record.steady_state.warmup :])
         assert found[0].seconds in (counted[(len(counted) - 1) // 2], counted[len(counted) // 2])
@@ -222,10 +221,10 @@ class TestTraces:
             assert set(rank.held) <= {bar.phase for bar in rank.bars} and rank.held
 
     def test_of_many_ranks_and_runs_some_are_shown_and_the_rest_is_counted(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(traces, "MOST_RANKS", 4)
-        monkeypatch.setattr(traces, "MOST_RUNS", 1)
+        monkeypatch.setattr(bundles, "MOST_RANKS", 4)
+        monkeypatch.setattr(bundles, "MOST_RUNS", 1)
         entries = self.entries(tmp_path, ranks=8)
-        (trace,), left_out = traces.traces_of(build(entries).rows, entries)
+        (trace,), left_out = bundles.traces_of(build(entries).rows, entries)
         assert trace.ranks == 8 and len(trace.shown) <= 4 and "1 more" in left_out
 
 

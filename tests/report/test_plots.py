@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from suite.bundle.cache.database import Database
+from suite.report import plots
 from suite.report.facts.model import ReportModel, build
-from suite.report.plots import draw, kept
+from suite.report.plots import draw
 from tests.report import entries as made
 from tests.report.reports import hostile
 
@@ -71,13 +72,13 @@ def drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Path
         path.write_text(f"<svg>{model.rows[0].iteration_seconds}</svg>")
         return [path]
 
-    monkeypatch.setattr(kept, "draw", draw)
+    monkeypatch.setattr(plots, "draw", draw)
     yield folders
 
 
 def pictures(model: ReportModel, folder: Path) -> dict[str, bytes]:
     folder.mkdir()
-    return {path.name: path.read_bytes() for path in kept.pictures(model, folder)}
+    return {path.name: path.read_bytes() for path in plots.pictures(model, folder)}
 
 
 def test_the_same_figures_are_drawn_once_and_others_again(tmp_path: Path, drawn: list[Path]) -> None:

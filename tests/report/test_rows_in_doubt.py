@@ -10,8 +10,7 @@ from suite.report.facts.entry import SUITE_CLOCK, Entry
 from suite.report.facts.model import build
 from suite.report.terminal import headline_rows
 from suite.report.text.answer import as_lines
-from suite.report.text.markdown import render
-from suite.report.text.output import as_json
+from suite.report.text.markdown import as_json, render
 from suite.spec.manifest import Stopping
 from suite.stats.intervals import log_rates, pooled_rate
 from suite.stats.moderated import moderate

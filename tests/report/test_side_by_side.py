@@ -10,7 +10,7 @@ from suite.report.compare import compare_entries
 from suite.report.facts.entry import Entry
 from suite.report.facts.model import ReportModel, build
 from suite.report.facts.pool import Row
-from suite.report.facts.side_by_side import Side, SideBySide
+from suite.report.facts.ranking import Side, SideBySide
 from suite.report.plots.rows import figure
 from suite.report.text.markdown import render
 from suite.spec.base import UsageError

@@ -77,11 +77,9 @@ def hold_to(
         for row, part in zip(result.rows, parts, strict=True)
     ]
     rows = tuple(row.model_copy(update={"gate": one}) for row, one in zip(result.rows, outcomes, strict=True))
-    missed, undecided = (sum(one.outcome == word for one in outcomes) for word in ("below", "undecided"))
-    lost = sum(
-        part is not None and part.verdict == "slower" and one.outcome == "undecided"
-        for part, one in zip(parts, outcomes, strict=True)
-    )
+    missed = sum(one.outcome == "below" for one in outcomes)
+    open_parts = [part for part, one in zip(parts, outcomes, strict=True) if one.outcome == "undecided"]
+    undecided, lost = len(open_parts), sum(part is not None and part.verdict == "slower" for part in open_parts)
     lacks = set() if allow_missing else {one.lack for one in result.unjudged}
     unlike = set() if same_stack else {one.kind for one in result.surroundings.differences}
     unlike -= {"state"} if with_suspect else set()
@@ -117,15 +115,13 @@ def check_gate(gate: float, phase: str | None) -> None:
 
 def _part(row: ComparedRow, phase: str | None) -> ComparedRow | ComparedPhase | None:
     """What of a row the gate judges; null where it could not be tested."""
-    parts = [one for one in row.phases if one.name == phase] if phase else [row]
-    return next((one for one in parts if one.log_error is not None), None)
+    part = next((one for one in row.phases if one.name == phase), None) if phase else row
+    return part if part is not None and part.log_error is not None else None
 
 
 def _outcome(part: ComparedRow | ComparedPhase, row: ComparedRow, gate: float, missed: bool, each: float) -> RowGate:
-    """``each``: the one-sided level at which a row of this comparison is below the gate.
-
-    The runs that would decide are those that show of an unchanged rate that it keeps to the gate, by the noise alone.
-    """
+    """``each``: the one-sided level at which a row is below the gate. The runs that would decide are those that show of
+    an unchanged rate that it keeps to the gate, by the noise alone."""
     ratio, error, degrees = part.ratio, part.log_error, part.degrees
     assert ratio is not None and error is not None and degrees is not None, "only rows with a spread are tested"
     at_least = ratio * math.exp(-student_quantile(degrees, 1 - LEVEL) * error)

@@ -1,6 +1,4 @@
-"""The rows of a comparison: whole iterations, phases and peaks of memory, each judged over all rows together, so that
-verdicts and intervals hold together.
-"""
+"""The rows of a comparison: whole iterations, phases and peaks of memory, each judged over all rows together."""
 
 import math
 from collections import defaultdict
@@ -9,10 +7,10 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from suite.report.comparing.model import ComparedMemory, ComparedPhase, ComparedRow, MemoryVerdict
-from suite.report.comparing.pairing import Measured
+from suite.report.comparing.pairing import Measured, copies
+from suite.report.facts.costs import OF_THE_RUN, peaks_of
 from suite.report.facts.noise import in_turns
 from suite.report.facts.phase_ratios import in_part
-from suite.report.formatting.numbers import counted
 from suite.spec.phases import ALL_NAMES
 from suite.stats.compare import DEFAULT_MARGIN, ComparisonVerdict, LogDifference, welch
 from suite.stats.deciding import POWER, runs_to_decide
@@ -70,11 +68,8 @@ class JudgedTogether:
         return [None if one.difference is None else next(positive) for one in self.each]
 
     def runs_needed(self, place: int, runs: tuple[int, int]) -> int | None:
-        """Runs a side that would likely show of equal rates that they are equal within the margin.
-
-        By the noise alone: the ratio that is seen is as noisy as what it would foretell. Null where that is out of
-        reach, and where there is no spread to tell it by.
-        """
+        """Runs a side that would likely show of equal rates that they are equal within the margin, by the noise alone;
+        null where that is out of reach, and where there is no spread to tell it by."""
         found = self.each[place].difference
         if found is None:
             return None
@@ -97,9 +92,8 @@ def judge_together(
 ) -> JudgedTogether:
     """Welch's test on the logarithms of the runs' rates, for each pair of sides that has no reason against it.
 
-    ``alike``: of each pair, a word that it has in common with those whose runs vary like its own; the variances are
-    moderated by what these share (``suite.stats.moderated``). ``within``: by place, of pairs that took turns by
-    iteration, what their turns say of their difference, in Welch's place.
+    ``alike``: a word that pairs have in common whose runs vary alike, so that their variances are moderated by what
+    they share. ``within``: by place, what turns by iteration say of a difference, in Welch's place.
     """
     rates: dict[str, list[list[float]]] = defaultdict(list)
     for pair, reason, word in zip(sides, reasons, alike, strict=True):
@@ -144,11 +138,8 @@ Pair = tuple[Measured, Measured]
 
 
 def judge(pairs: Sequence[Pair]) -> tuple[ComparedRow, ...]:
-    """One row for each pair.
-
-    Whole iterations are one family of tests that hold the level together; so are all phases of all rows, all peaks of
-    memory, and the claims that two rates are equal within the margin.
-    """
+    """Whole iterations are one family of tests that hold the level together; so are all phases of all rows, all peaks
+    of memory, and the claims that two rates are equal within the margin."""
     reasons = [copies(*pair) for pair in pairs]
     sides = [(before.row.measured, after.row.measured) for before, after in pairs]
     within = _within([(in_turns(before.row), in_turns(after.row)) for before, after in pairs])
@@ -219,23 +210,6 @@ def _row(
     )
 
 
-def copies(before: Measured, after: Measured) -> str | None:
-    """What shows that runs of this pair are no repeats of each other; null where nothing does.
-
-    Of no two runs do all iterations last the same to the last digit, and no clock gives two runs of equal length.
-    """
-    first, second = ([run.seconds for run in side.row.measured] for side in (before, after))
-    shared = len(set(first) & set(second))
-    if shared:
-        return f"{counted(shared, 'run')} on both sides: equal seconds to the last digit"
-    twice = sum(len(runs) - len(set(runs)) for runs in (first, second))
-    if twice:
-        return f"{counted(twice, 'run')} with the seconds of another to the last digit: copies, no repeats"
-    if any(len(runs) > 1 and len({math.fsum(seconds) for seconds in runs}) == 1 for runs in (first, second)):
-        return "all runs of a side last the same to the last digit: no spread, which no clock gives"
-    return None
-
-
 def _phases(
     pairs: Sequence[Pair], reasons: Sequence[str | None], changed: Sequence[bool]
 ) -> list[tuple[ComparedPhase, ...]]:
@@ -266,40 +240,32 @@ def _phases(
 
 
 def _phase(pair: Pair, name: str, tests: JudgedTogether, place: int | None, changed: bool) -> ComparedPhase:
-    costs = (side.row.phase(name) for side in pair)
+    costs = [side.row.phase(name) for side in pair]
     before, after = (cost.seconds if cost else None for cost in costs)
-    change = _iteration(pair[1]) - _iteration(pair[0])
-    has_shares = changed and not pair[1].row.setting.asynchronous
-    known: dict[str, float | None] = dict.fromkeys(("low", "high", "log_error", "degrees"))
-    known["ratio"] = before / after if before and after else None
-    verdict: ComparisonVerdict | None = None
-    if place is not None:
-        known["ratio"] = tests.each[place].ratio
-        known["low"], known["high"] = tests.bounds(place)
-        found = tests.each[place].difference
-        if found is not None:
-            verdict, known["log_error"], known["degrees"] = tests.verdict(place), found.error, found.degrees
+    was, is_now = (math.fsum(phase.seconds for phase in side.row.phases) for side in pair)
+    has_shares = changed and is_now != was and not pair[1].row.setting.asynchronous
+    low, high = (None, None) if place is None else tests.bounds(place)
+    found = None if place is None else tests.each[place].difference
+    ratio = before / after if before and after else None
     return ComparedPhase(
         name=name,
         before_seconds=before,
         after_seconds=after,
-        verdict=verdict,
-        share_of_change=((after or 0.0) - (before or 0.0)) / change if has_shares and change else None,
-        **known,
+        ratio=ratio if place is None else tests.each[place].ratio,
+        low=low,
+        high=high,
+        log_error=found.error if found else None,
+        degrees=found.degrees if found else None,
+        verdict=None if place is None or found is None else tests.verdict(place),
+        share_of_change=((after or 0.0) - (before or 0.0)) / (is_now - was) if has_shares else None,
     )
-
-
-def _iteration(side: Measured) -> float:
-    return math.fsum(phase.seconds for phase in side.row.phases)
 
 
 def _memories(pairs: Sequence[Pair]) -> list[ComparedMemory | None]:
     """Peaks of the runs that have a rate. Unlike seconds, peaks may well be equal to the byte."""
     peaks = [(_peaks(before), _peaks(after)) for before, after in pairs]
     known = [
-        (place, before, after)
-        for place, (before, after) in enumerate(peaks)
-        if before is not None and after is not None and before[0] == after[0]
+        (place, before, after) for place, (before, after) in enumerate(peaks) if before[1] and before[0] == after[0]
     ]
     sides = [(_as_rates(before[1]), _as_rates(after[1])) for _, before, after in known]
     tests = judge_together(sides, [None] * len(sides), [f"row {place}" for place, _, _ in known])
@@ -325,15 +291,8 @@ _MORE_OR_LESS: dict[ComparisonVerdict, MemoryVerdict] = {
 }
 
 
-def _peaks(side: Measured) -> tuple[str, tuple[int, ...]] | None:
-    """What the peaks are of, and the peak of each run; null where one run does not know it."""
-    memories = [run.record.memory for run in side.runs.entries if run.record.throughput is not None]
-    for field, meaning in (("peak_reserved_bytes", "reserved"), ("peak_allocated_bytes", "resident")):
-        peaks = [getattr(memory, field) if memory is not None else None for memory in memories]
-        known = tuple(peak for peak in peaks if peak)
-        if known and len(known) == len(memories):
-            return meaning, known
-    return None
+def _peaks(side: Measured) -> tuple[str, tuple[int, ...]]:
+    return peaks_of([run.record.memory for run in side.runs.entries if run.record.throughput is not None], OF_THE_RUN)
 
 
 def _as_rates(peaks: Sequence[int]) -> tuple[RunSeconds, ...]:

@@ -1,15 +1,17 @@
 """Which row of one side is compared with which of the other, and why the others are with none."""
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from suite.report.comparing.model import Side, Unjudged
+from suite.report.comparing.model import Lack, Side, Unjudged
 from suite.report.facts.entry import Entry
 from suite.report.facts.machines import Hardware, assign_machines, hardware_of
 from suite.report.facts.pool import Row, RowRuns, group_entries, pool_rows
+from suite.report.facts.suspect import takes_suspect
 from suite.report.facts.variants import flattened
 from suite.report.facts.work import done_otherwise, otherwise
 from suite.report.formatting.numbers import counted
@@ -23,6 +25,9 @@ _FAR = {"size.name": 8, "backend.name": 4}
 _MOST_SETTINGS = 4
 #: Rows without a partner whose nearest row is looked for; each is held against all of the other side.
 _MOST_NEAREST = 20
+_LEAST_RUNS = 2
+#: A setting's dotted name, and both values.
+_Setting = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
@@ -71,9 +76,8 @@ def measured_rows(entries: Sequence[Entry], with_suspect: bool = False) -> list[
 def pair(before: Sequence[Measured], after: Sequence[Measured]) -> Pairs:
     """Rows of equal backend, layout and work on equally many ranks; versions and machines may differ.
 
-    Where a side has several such rows, those pair that are alike in how they were measured too: iterations, seed,
-    threads; then in machine, launcher, image and stack. What is left on one side alone has no partner, and what is left
-    on both could pair in several ways and is ambiguous.
+    Where a side has several such rows, those pair that are alike in how they were measured too, then in machine,
+    launcher, image and stack. What is left on one side alone has no partner, what is left on both is ambiguous.
     """
     found = Pairs()
     sides: dict[Side, Sequence[Measured]] = {"before": before, "after": after}
@@ -142,7 +146,7 @@ def _place(one: Measured) -> tuple:
 
 
 def lacking(pairs: Pairs, other_work: dict[int, str]) -> Iterator[Unjudged]:
-    """Every row that could not be paired, with what is nearest to it; one whose partner failed is told by that alone.
+    """Rows that could not be paired, with what is nearest; one whose partner failed is told by that alone.
     ``other_work``: by row's identity, what the row that looks like it did otherwise."""
     everything = {"before": _all(pairs, "before"), "after": _all(pairs, "after")}
     sides: tuple[tuple[Side, Side], ...] = (("before", "after"), ("after", "before"))
@@ -155,7 +159,9 @@ def lacking(pairs: Pairs, other_work: dict[int, str]) -> Iterator[Unjudged]:
         yield from _ambiguous(*rows)
     for side, _ in sides:
         for one in pairs.without_rate[side]:
-            yield Unjudged(lack="failed", side=side, name=one.name, detail=_failure(one))
+            kinds = _kinds(one.runs.entries)
+            detail = f"{one.row.without_rate}, {counted(one.row.runs, 'run')}{f': {kinds}' if kinds else ''}"
+            yield Unjudged(lack="failed", side=side, name=one.name, detail=detail)
 
 
 def _all(pairs: Pairs, side: Side) -> list[Measured]:
@@ -184,19 +190,47 @@ def _how(one: Measured) -> dict[str, str]:
     return {**settings, **one.runs.launch.settings(), **packages, "machine": one.runs.machine}
 
 
-def _failure(one: Measured) -> str:
-    kinds = sorted({run.record.failure.kind for run in one.runs.entries if run.record.failure})
-    why = f": {', '.join(kinds)}" if kinds else ""
-    return f"{one.row.without_rate}, {counted(one.row.runs, 'run')}{why}"
+def _kinds(runs: Sequence[Entry]) -> str:
+    """Of failures."""
+    return ", ".join(sorted({run.record.failure.kind for run in runs if run.record.failure}))
 
 
-def partly_failed(side: Side, one: Measured) -> Iterator[Unjudged]:
-    """A row some of whose runs failed, though others have a rate."""
-    lost = [run for run in one.runs.entries if run.record.status == "failed"]
-    if lost:
-        kinds = sorted({run.record.failure.kind for run in lost if run.record.failure})
-        detail = f"{len(lost)} of {counted(one.row.runs, 'run')}: {', '.join(kinds) or 'unknown'}"
-        yield Unjudged(lack="failed", side=side, name=one.name, detail=detail)
+def lacking_of(before: Measured, after: Measured, with_suspect: bool) -> Iterator[Unjudged]:
+    """What keeps a row that has a partner from being judged, or from being taken as it is."""
+    same = copies(before, after)
+    if same:
+        yield Unjudged(lack="copies", side=None, name=after.name, detail=same)
+    sides: tuple[tuple[Side, Measured], ...] = (("before", before), ("after", after))
+    for side, one in sides:
+        details: dict[Lack, str] = {}
+        if len(one.row.measured) < _LEAST_RUNS:
+            details["one run"] = f"one run with a rate; at least {_LEAST_RUNS} a side tell the spread between runs"
+        lost = [run for run in one.runs.entries if run.record.status == "failed"]
+        if lost:
+            details["failed"] = f"{len(lost)} of {counted(one.row.runs, 'run')}: {_kinds(lost) or 'unknown'}"
+        counts_all = with_suspect or any(takes_suspect(run.manifest) for run in one.runs.entries)
+        sound = ("valid", "suspect") if counts_all else ("valid",)
+        found = [run.record.validity for run in one.runs.entries]
+        doubted = [each for each in found if each is not None and each.status not in sound]
+        if doubted:
+            reasons = "; ".join(dict.fromkeys(reason for each in doubted for reason in each.reasons))
+            details["suspect"] = f"{len(doubted)} of {one.row.runs} runs: {reasons or 'no reason told'}"
+        for lack, detail in details.items():
+            yield Unjudged(lack=lack, side=side, name=one.name, detail=detail)
+
+
+def copies(before: Measured, after: Measured) -> str | None:
+    """What shows that runs of this pair are no repeats: no two last the same to the last digit. Null where nothing."""
+    first, second = ([run.seconds for run in side.row.measured] for side in (before, after))
+    shared = len(set(first) & set(second))
+    if shared:
+        return f"{counted(shared, 'run')} on both sides: equal seconds to the last digit"
+    twice = sum(len(runs) - len(set(runs)) for runs in (first, second))
+    if twice:
+        return f"{counted(twice, 'run')} with the seconds of another to the last digit: copies, no repeats"
+    if any(len(runs) > 1 and len({math.fsum(seconds) for seconds in runs}) == 1 for runs in (first, second)):
+        return "all runs of a side last the same to the last digit: no spread, which no clock gives"
+    return None
 
 
 def look_alikes(pairs: Pairs) -> list[tuple[Measured, Measured]]:
@@ -213,8 +247,7 @@ def _appearance(one: Measured) -> tuple:
 
 
 def what_differs(before: Measured, after: Measured) -> str:
-    """Of two rows that look alike: the kind of work, the workload, the samples, what trainers counted, or else each
-    setting."""
+    """The kind of work, the workload, the samples, what trainers counted, or else each setting."""
     one, other = before.row, after.row
     pairs = (
         (one.work.text, other.work.text),
@@ -233,28 +266,25 @@ def nearest(one: Measured, others: Sequence[Measured]) -> str:
     """The row of the other side that differs in the fewest settings, and those."""
     if not others:
         return "the other side has no row"
-    other = min(others, key=lambda each: _distance(one, each))
-    differing = differing_settings(one, other)
+    differing, _, other = _nearest([one], others)
     if not differing:
         return "measured in more ways here than on the other side"
     return f"nearest is {other.name}: {_listed(differing)}"
 
 
 def nearest_pair(before: Sequence[Measured], after: Sequence[Measured]) -> str:
-    """Of the first rows of each side those that differ in the fewest settings, and these."""
-    both = [(one, other) for one in before[:_MOST_NEAREST] for other in after[:_MOST_NEAREST]]
-    one, other = min(both, key=lambda pair: _distance(*pair))
-    return f"nearest are {one.name} and {other.name}: {_listed(differing_settings(one, other))}"
+    differing, one, other = _nearest(before[:_MOST_NEAREST], after[:_MOST_NEAREST])
+    return f"nearest are {one.name} and {other.name}: {_listed(differing)}"
 
 
-def _distance(one: Measured, other: Measured) -> int:
-    """How many settings differ; another size or backend is further away than another setting."""
-    return sum(_FAR.get(name, 1) for name, _, _ in differing_settings(one, other))
+def _nearest(before: Sequence[Measured], after: Sequence[Measured]) -> tuple[list[_Setting], Measured, Measured]:
+    """Those that differ in the fewest settings; another size or backend is further away than another setting."""
+    found = [(differing_settings(one, other), one, other) for one in before for other in after]
+    return min(found, key=lambda pair: sum(_FAR.get(name, 1) for name, _, _ in pair[0]))
 
 
-def differing_settings(one: Measured, other: Measured) -> list[tuple[str, str, str]]:
-    """Name and both values of every setting in which two rows differ; a shape or a layout with another name counts
-    as one."""
+def differing_settings(one: Measured, other: Measured) -> list[_Setting]:
+    """In which two rows differ; a shape or a layout with another name counts as one."""
     if one.manifest.hash == other.manifest.hash:
         return []
     first, second = one.settings, other.settings
@@ -285,7 +315,7 @@ def _short(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _listed(settings: Sequence[tuple[str, str, str]]) -> str:
+def _listed(settings: Sequence[_Setting]) -> str:
     shown = [f"{called(name)} {one} / {other}" for name, one, other in settings[:_MOST_SETTINGS]]
     more = len(settings) - len(shown)
     return ", ".join([*shown, f"and {more} more"] if more > 0 else shown)

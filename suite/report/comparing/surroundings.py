@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from itertools import chain
 
 from suite.bundle.record import Record
 from suite.report.comparing.model import FactDifference, Surroundings
@@ -22,45 +22,31 @@ ALIKE = "like with like"
 _OTHER_HOST = "on another host of the same kind"
 _SEED = "seed"
 
-_Key = tuple[str, FactKind, tuple[str, ...], tuple[str, ...]]
-
-
-@dataclass
-class _Found:
-    """Differences by what they are, with the rows that have them; names of facts that are known, and of those that
-    differ anywhere."""
-
-    rows: dict[_Key, list[str]] = field(default_factory=dict)
-    known: dict[str, None] = field(default_factory=dict)
-    differing: set[str] = field(default_factory=set)
-
-    def add(self, row: str, name: str, kind: FactKind, before: tuple[str, ...], after: tuple[str, ...]) -> None:
-        self.known[name] = None
-        if before != after:
-            self.differing.add(name)
-            self.rows.setdefault((name, kind, before, after), []).append(row)
+#: Name, kind, and values before and after.
+_Fact = tuple[str, FactKind, tuple[str, ...], tuple[str, ...]]
 
 
 def surroundings_of(pairs: Sequence[tuple[Measured, Measured]]) -> Surroundings:
     """Over all pairs of rows. Facts that only one side tells are a difference too, for all that is known."""
-    found = _Found()
-    for before, after in pairs:
-        for name, kind, old, new in facts_of_both(_records(before), _records(after)):
-            found.add(after.name, name, kind, old, new)
-        for name, first, second in differing_settings(before, after):
-            found.add(after.name, called(name), "setting", (first,), (second,))
-    _figures(pairs, found)
+    known: dict[str, None] = {}
+    found: dict[_Fact, list[str]] = defaultdict(list)
+    for row, fact in chain(_facts(pairs), _figures(pairs)):
+        known[fact[0]] = None
+        if fact[2] != fact[3]:
+            found[fact].append(row)
     same_code = {_is_same_code(*sides) for sides in pairs}
     order = [kind for kind, _ in _ACROSS] + ["host"]
     differences = [
         FactDifference(name=name, kind=kind, before=before, after=after, rows=tuple(rows))
-        for (name, kind, before, after), rows in found.rows.items()
+        for (name, kind, before, after), rows in found.items()
     ]
+    differing = {one.name for one in differences}
+    kinds = list(_kinds(differences))
     differences.sort(key=lambda one: order.index(one.kind))
     return Surroundings(
-        label=_label(differences),
+        label=f"across {listed(kinds)}" if kinds else _OTHER_HOST if differences else ALIKE,
         equal=not differences,
-        alike=tuple(name for name in found.known if name not in found.differing),
+        alike=tuple(name for name in known if name not in differing),
         differences=tuple(differences),
         same_stack=False if False in same_code else True if same_code == {True} else None,
     )
@@ -75,7 +61,15 @@ def _is_same_code(before: Measured, after: Measured) -> bool | None:
     return first == second
 
 
-def _figures(pairs: Sequence[tuple[Measured, Measured]], found: _Found) -> None:
+def _facts(pairs: Sequence[tuple[Measured, Measured]]) -> Iterator[tuple[str, _Fact]]:
+    for before, after in pairs:
+        for fact in facts_of_both(_records(before), _records(after)):
+            yield after.name, fact
+        for name, first, second in differing_settings(before, after):
+            yield after.name, (called(name), "setting", (first,), (second,))
+
+
+def _figures(pairs: Sequence[tuple[Measured, Measured]]) -> Iterator[tuple[str, _Fact]]:
     """Of the machine, so of all rows on it together: those of a row are too few and too unlike each other to tell."""
     alike: dict[tuple, list[tuple[Measured, Measured]]] = defaultdict(list)
     for pair in pairs:
@@ -84,22 +78,15 @@ def _figures(pairs: Sequence[tuple[Measured, Measured]], found: _Found) -> None:
         sides = ([record for pair in rows for record in _records(pair[side])] for side in (0, 1))
         for name, one, other in figures_apart(*sides):
             for _, after in rows:
-                found.add(after.name, name, "state", (one,), (other,))
+                yield after.name, (name, "state", (one,), (other,))
 
 
 def _records(side: Measured) -> list[Record]:
     return [run.record for run in side.runs.entries if run.record.throughput is not None]
 
 
-def _label(differences: Sequence[FactDifference]) -> str:
-    """``across machines and versions``; seeds alone are no other settings."""
-    kinds = list(_kinds(differences))
-    if kinds:
-        return f"across {listed(kinds)}"
-    return _OTHER_HOST if differences else ALIKE
-
-
 def _kinds(differences: Sequence[FactDifference]) -> Iterator[str]:
+    """``machines``, ``versions``; seeds alone are no other settings."""
     for kind, name in _ACROSS:
         names = {one.name for one in differences if one.kind == kind}
         if names == {_SEED}:

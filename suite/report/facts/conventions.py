@@ -1,5 +1,4 @@
-"""How the figures were made, each convention in one line; whose clock seconds are of, and which backends nobody had
-run when their code was written."""
+"""How the figures were made, each convention in one line; whose clock seconds are of, and what is experimental."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def conventions(entries: Sequence[Entry], in_rounds: bool = False) -> tuple[str, ...]:
-    """The report's own, one line each. ``in_rounds``: whether any rows are compared by the differences in rounds."""
+    """The report's own. ``in_rounds``: whether any rows are compared by the differences in rounds."""
     several = {manifest.workload.algorithm.name for manifest in manifests_of(entries)} - {PPO_NAME}
     rate = _RATE.format("iterations" if several else "PPO iterations")
     in_turns = any(entry.record.turns for entry in entries)

@@ -1,23 +1,23 @@
 """What the runs of one row cost together (time by phase, utilisation, memory, energy), and what a planner expected."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from suite.bundle.amounts import Peaks
 from suite.bundle.facts import positive
-from suite.bundle.record import Memory, Phase, Record
+from suite.bundle.record import Memory, Record
 from suite.spec.phases import ALL, ALL_NAMES
 from suite.stats.intervals import Interval, pooled_mean
 
-#: Peaks by what a reader calls them, the most telling first; the first two are of the run's own tensors.
-_PEAKS = {
-    "peak_reserved_bytes": "reserved",
-    "peak_allocated_bytes": "resident",
-    "peak_device_bytes": "whole device",
-    "peak_resident_bytes": "all processes",
+#: Fields by what a reader calls the peak, the most telling first; the first two are of the run's own tensors.
+PEAKS = {
+    "reserved": "peak_reserved_bytes",
+    "resident": "peak_allocated_bytes",
+    "whole device": "peak_device_bytes",
+    "all processes": "peak_resident_bytes",
 }
-_OF_THE_RUN = ("reserved", "resident")
-_NO_CPU_PEAK = "a CPU has no peak in the device catalogue"
+OF_THE_RUN = ("reserved", "resident")
 
 
 @dataclass(frozen=True)
@@ -42,10 +42,7 @@ class PhaseCost:
 
 @dataclass(frozen=True)
 class Idle:
-    """How long ranks wait for the slowest one at the end of phases: mean over ranks, seconds per iteration.
-
-    ``share``: of the iteration. ``by_phase``: its seconds by phase.
-    """
+    """How long ranks wait for the slowest one at the end of phases: mean over ranks, seconds per iteration."""
 
     seconds: float
     share: float
@@ -59,11 +56,8 @@ class Idle:
 
 @dataclass(frozen=True)
 class PhaseMemory:
-    """What is in use at the peak of one phase, against the least that it needs: greatest, and mean over the runs.
-
-    Allocated on a GPU, where what is reserved says little of a phase, since the allocator keeps it; resident on a CPU.
-    Null floor and efficiency: nothing is known to be needed.
-    """
+    """What is in use at the peak of one phase, against the least that it needs (null: nothing is known to be needed):
+    allocated on a GPU, where the allocator keeps what it reserved in other phases; resident on a CPU."""
 
     name: str
     peak_bytes: int
@@ -76,9 +70,8 @@ class PhaseMemory:
 class MemoryUse:
     """The greatest peak over runs and ranks, against the least that the layout needs.
 
-    ``peak_is``: which peak. On a GPU it is what the allocator reserved, ``allocated_bytes`` what was in use, and
-    ``device_bytes`` what the whole device held, context and other processes in. Both are null on a CPU.
-    ``run_peak_bytes``: mean of the peaks that the runs had, with its interval over them.
+    ``peak_is``: which peak. On a GPU it is what the allocator reserved, and what was in use and what the whole device
+    held, other processes in, are beside it (null on a CPU). ``run_peak_bytes``: mean over the runs' own peaks.
     """
 
     peak_bytes: int
@@ -103,14 +96,11 @@ class EnergyUse:
 
 
 def over_time(records: Sequence[Record], read: Callable[[Record], float | None]) -> float | None:
-    """A rate per time over all runs, total over total: the harmonic mean, weighted by iterations.
-
-    Unknown where one run does not know it.
-    """
-    known = [(read(record), record.steady_state.iterations) for record in records]
-    if not known or any(not rate for rate, _ in known):
+    """Total over total: the harmonic mean, weighted by iterations. Null where a run does not know its rate."""
+    known = [(rate, record.steady_state.iterations) for record in records if (rate := read(record))]
+    if not known or len(known) < len(records):
         return None
-    return sum(weight for _, weight in known) / sum(weight / rate for rate, weight in known if rate)
+    return sum(weight for _, weight in known) / sum(weight / rate for rate, weight in known)
 
 
 def unknown_utilisation_of(records: Sequence[Record]) -> str | None:
@@ -119,12 +109,10 @@ def unknown_utilisation_of(records: Sequence[Record]) -> str | None:
         compute = record.compute
         if compute is None or compute.model_flops is None:
             return "no FLOPs were counted for these runs"
+        if compute.peak_flops is None and record.run.device == "cpu":
+            return "a CPU has no peak in the device catalogue"
         if compute.peak_flops is None:
-            return (
-                _NO_CPU_PEAK
-                if record.run.device == "cpu"
-                else f"the device's peak FLOP/s at {record.run.precision} is not known"
-            )
+            return f"the device's peak FLOP/s at {record.run.precision} is not known"
         if compute.mfu is None or compute.hfu is None or compute.mbu is None:
             return "a rate or a peak bandwidth that it needs is not known"
     return None
@@ -132,13 +120,11 @@ def unknown_utilisation_of(records: Sequence[Record]) -> str | None:
 
 def phases_of(records: Sequence[Record]) -> tuple[PhaseCost, ...]:
     """Mean seconds per counted iteration over the runs, weighted by their iterations; a phase all runs know."""
-    found = {}
-    for name in ALL_NAMES:
-        phases: list[Phase | None] = [getattr(record.phases, name) if record.phases else None for record in records]
-        known = [phase.seconds for phase in phases if phase is not None]
-        if known and len(known) == len(records):
-            found[name] = known
-    return _costs(records, found)
+    known = [
+        {name: phase.seconds for name in ALL_NAMES if (phase := getattr(record.phases, name, None))}
+        for record in records
+    ]
+    return _costs(records, known)
 
 
 def phase_seconds_of(records: Sequence[Record]) -> tuple[dict[str, tuple[float, ...]], ...]:
@@ -154,17 +140,15 @@ def phase_seconds_of(records: Sequence[Record]) -> tuple[dict[str, tuple[float, 
 
 def parts_of(records: Sequence[Record], whole: float) -> tuple[PhaseCost, ...]:
     """As ``phases_of``, for what all runs time within phases, named ``phase/name``; ``whole``: seconds an iteration."""
-    details = [record.details or {} for record in records]
-    shared = [name for name in (details[0] if details else ()) if all(name in seconds for seconds in details)]
-    if not shared:
-        return ()
-    return _costs(records, {name: [seconds[name] for seconds in details] for name in shared}, whole)
+    return _costs(records, [record.details or {} for record in records], whole)
 
 
 def _costs(
-    records: Sequence[Record], found: dict[str, list[float]], whole: float | None = None
+    records: Sequence[Record], known: Sequence[Mapping[str, float]], whole: float | None = None
 ) -> tuple[PhaseCost, ...]:
-    """What each run takes by name, as costs; shares are of ``whole``, else of all of them together."""
+    """What each run takes by name, as far as all of them tell; shares are of ``whole``, else of all together."""
+    shared = [name for name in (known[0] if known else ()) if all(name in seconds for seconds in known)]
+    found = {name: tuple(seconds[name] for seconds in known) for name in shared}
     weights = [record.steady_state.iterations for record in records]
     pooled = {name: pooled_mean(seconds, weights) for name, seconds in found.items()} if sum(weights) else {}
     total = sum(interval.value for interval in pooled.values()) if whole is None else whole
@@ -174,15 +158,12 @@ def _costs(
     costs = []
     for name, interval in pooled.items():
         share = interval.value / total if is_whole else None
-        costs.append(PhaseCost(name, interval.value, share, interval.low, interval.high, tuple(found[name])))
+        costs.append(PhaseCost(name, interval.value, share, interval.low, interval.high, found[name]))
     return tuple(costs)
 
 
 def idle_of(records: Sequence[Record], whole: float) -> Idle | None:
-    """Over the runs, weighted by their iterations; null where one does not tell, as with one rank.
-
-    ``whole``: seconds of an iteration.
-    """
+    """Null where a run does not tell, as with one rank. ``whole``: seconds of an iteration."""
     known = [record.waits for record in records if record.waits]
     if not known or len(known) < len(records) or not whole:
         return None
@@ -216,32 +197,36 @@ def lacking_phases_of(records: Sequence[Record]) -> tuple[tuple[str, str], ...]:
 
 
 def memory_of(records: Sequence[Record]) -> MemoryUse | None:
-    """The greatest peak; efficiency is computed from it, so that the row agrees with itself.
-
-    Trainers with processes of their own know only what these hold together or what the whole device uses, which is held
-    against no floor.
-    """
+    """Trainers with processes of their own know only what these hold together or what the whole device uses, which is
+    held against no floor."""
     memories = [record.memory for record in records if record.memory is not None]
-    for field, meaning in _PEAKS.items():
-        peaks = [getattr(memory, field) for memory in memories]
-        if peaks and all(peaks):
-            floor = memories[0].floor if meaning in _OF_THE_RUN else None
-            retries = [memory.allocation_retries for memory in memories]
-            known = [count for count in retries if count is not None]
-            on_gpu = meaning == "reserved"
-            return MemoryUse(
-                peak_bytes=max(peaks),
-                run_peak_bytes=pooled_mean(peaks, [1.0] * len(peaks)),
-                peak_is=meaning,
-                allocated_bytes=_greatest(memories, "peak_allocated_bytes") if on_gpu else None,
-                device_bytes=_greatest(memories, "peak_device_bytes") if on_gpu else None,
-                floor_bytes=floor.bytes if floor else None,
-                floor_phase=floor.phase if floor else None,
-                efficiency=floor.bytes / max(peaks) if floor else None,
-                allocation_retries=sum(known) if known else None,
-                by_phase=_memory_by_phase(memories),
-            )
-    return None
+    meaning, peaks = peaks_of(memories, PEAKS)
+    if not peaks:
+        return None
+    floor = memories[0].floor if meaning in OF_THE_RUN else None
+    retries = [memory.allocation_retries for memory in memories if memory.allocation_retries is not None]
+    on_gpu = meaning == "reserved"
+    return MemoryUse(
+        peak_bytes=max(peaks),
+        run_peak_bytes=pooled_mean(peaks, [1.0] * len(peaks)),
+        peak_is=meaning,
+        allocated_bytes=_greatest(memories, "peak_allocated_bytes") if on_gpu else None,
+        device_bytes=_greatest(memories, "peak_device_bytes") if on_gpu else None,
+        floor_bytes=floor.bytes if floor else None,
+        floor_phase=floor.phase if floor else None,
+        efficiency=floor.bytes / max(peaks) if floor else None,
+        allocation_retries=sum(retries) if retries else None,
+        by_phase=_memory_by_phase(memories),
+    )
+
+
+def peaks_of(memories: Sequence[Peaks | None], kinds: Iterable[str]) -> tuple[str, tuple[int, ...]]:
+    """The first of these kinds that all runs know, and the peak of each of them; empty where there is none."""
+    for kind in kinds:
+        peaks = tuple(peak for memory in memories if memory and (peak := getattr(memory, PEAKS[kind])))
+        if peaks and len(peaks) == len(memories):
+            return kind, peaks
+    return "", ()
 
 
 def occupied_of(records: Sequence[Record]) -> int | None:
@@ -261,9 +246,8 @@ def _memory_by_phase(memories: Sequence[Memory]) -> tuple[PhaseMemory, ...]:
     floors = memories[0].floor.by_phase if memories[0].floor else {}
     found = []
     for name in (phase.name for phase in ALL if phase.optional or phase.name in floors):
-        known = [memory.by_phase[name].peak_allocated_bytes for memory in memories if name in memory.by_phase]
-        peaks = [peak for peak in known if peak]
-        if len(peaks) == len(memories):
+        _, peaks = peaks_of([memory.by_phase.get(name) for memory in memories], ["resident"])
+        if peaks:
             mean, greatest, floor = pooled_mean(peaks, [1.0] * len(peaks)), max(peaks), floors.get(name)
             found.append(PhaseMemory(name, greatest, mean, floor, None if floor is None else floor / greatest))
     return tuple(found)
@@ -301,7 +285,7 @@ class Expected:
 
 
 def expected_of(records: Sequence[Record]) -> Expected | None:
-    """The stored prediction, the same for all repeats."""
+    """As stored, the same for all repeats."""
     return next((found for found in (_expected(record.predicted or {}) for record in records) if found), None)
 
 

@@ -37,9 +37,8 @@ SUITE_CLOCK = "suite"
 class Setting:
     """What two rows must share, besides their work, before their rates may be compared.
 
-    ``turns``: of iterations, in which neighbours are resident and wait, or of whole runs, each alone.
-    ``asynchronous``: samples are generated beside the training of older ones, as far ahead as queues let them.
-    ``clock``: the suite's, or whose log the seconds are from: what one trainer's timers hold another's do not.
+    ``turns``: of iterations, in which neighbours are resident and wait, or of whole runs, each alone. ``clock``: the
+    suite's, or whose log the seconds are from: what one trainer's timers hold another's do not.
     """
 
     kind: Literal["engine", "trainer"]

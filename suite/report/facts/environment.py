@@ -1,13 +1,12 @@
-"""What was around a measurement: device, versions, launcher, state of the machine; and how two sides differ in it."""
+"""What was around a measurement: device, links, versions, launcher, state; and how two sides differ in it."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import median
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
-from suite.bundle.facts import inner
+from suite.bundle.facts import inner, listed_objects, positive
 from suite.bundle.record import Record
-from suite.report.facts.links import adapters_text, link_kinds
 from suite.report.facts.variants import image_ids, launch_setting_of, short_image
 from suite.report.formatting.numbers import GIB, number
 from suite.spec.base import Frozen
@@ -22,8 +21,7 @@ IMAGE = "image"
 Reader = Callable[[Record], str]
 
 
-@dataclass(frozen=True)
-class FactReader:
+class FactReader(NamedTuple):
     """How one fact is read off a record; empty text where it is not told."""
 
     name: str
@@ -31,12 +29,9 @@ class FactReader:
     read: Reader
 
 
-@dataclass(frozen=True)
-class Figure:
-    """A measured figure of a machine, which no two runs have alike: it differs where the sides lie apart.
-
-    ``least``: what is below it counts as this much.
-    """
+class Figure(NamedTuple):
+    """A measured figure of a machine, which no two runs have alike: it differs where the sides lie apart. ``least``:
+    what is below it counts as this much."""
 
     name: str
     unit: str
@@ -62,14 +57,18 @@ def driver(*names: str) -> Reader:
     return lambda record: fact_text(inner(record.environment.driver, *names))
 
 
-def _bytes(*names: str) -> Reader:
-    """In GiB, to a digit behind the point: kernels of one machine do not always keep the same few pages."""
-
-    def read(record: Record) -> str:
+def _figure(*names: str) -> Callable[[Record], float | None]:
+    def read(record: Record) -> float | None:
         value = inner(record.environment.worker, *names)
-        return f"{value / GIB:.1f} GiB" if isinstance(value, (int, float)) else ""
+        return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
     return read
+
+
+def _bytes(*names: str) -> Reader:
+    """In GiB, to a digit behind the point: kernels of one machine do not always keep the same few pages."""
+    read = _figure(*names)
+    return lambda record: "" if (size := read(record)) is None else f"{size / GIB:.1f} GiB"
 
 
 def commit_of(record: Record) -> str:
@@ -109,6 +108,56 @@ def _with_unit(unit: str, *names: str) -> Reader:
     return lambda record: f"{text} {unit}" if (text := worker(*names)(record)) else ""
 
 
+def links_text(record: Record) -> str:
+    """``8 x 18 NVLinks, PCIe 5 x16``: links that are up, and the slot; empty where nothing is known."""
+    return _counted(map(_gpu, gpus(record)))
+
+
+def adapters_text(record: Record) -> str:
+    """``8 x 400 Gb/s InfiniBand``: ports that are up; empty for none."""
+    return _counted(map(_adapter, active_adapters(record)))
+
+
+def link_kinds(record: Record) -> tuple[str, ...]:
+    """Links of a device and adapters that are up, each kind once: equal for any number of ranks on one machine."""
+    if inner(record.environment.worker, "topology") is None:
+        return ()
+    kinds = (map(_nvlinks, gpus(record)), map(_adapter, active_adapters(record)))
+    return tuple("; ".join(sorted(set(filter(None, found)))) for found in kinds)
+
+
+def gpus(record: Record) -> list[dict[str, Any]]:
+    return listed_objects(inner(record.environment.worker, "topology", "gpus"))
+
+
+def active_adapters(record: Record) -> list[dict[str, Any]]:
+    adapters = listed_objects(inner(record.environment.worker, "topology", "adapters"))
+    return [one for one in adapters if one.get("state") == "ACTIVE"]
+
+
+def _nvlinks(gpu: dict[str, Any]) -> str:
+    links, active = (inner(gpu, "nvlinks", name) for name in ("links", "active"))
+    of_all = "" if active == links else f" of {links}"
+    return f"{active}{of_all} NVLinks" if positive(links) and type(active) is int else ""
+
+
+def _gpu(gpu: dict[str, Any]) -> str:
+    generation, width = inner(gpu, "pcie", "max_generation"), inner(gpu, "pcie", "width")
+    parts = (_nvlinks(gpu), f"PCIe {generation} x{width}" if positive(generation) and positive(width) else "")
+    return ", ".join(filter(None, parts))
+
+
+def _adapter(adapter: dict[str, Any]) -> str:
+    rate, layer = positive(adapter.get("bits_per_second")), adapter.get("link_layer")
+    known = layer if isinstance(layer, str) else ""
+    return f"{number(rate / 1e9)} Gb/s {known}".strip() if rate else known
+
+
+def _counted(texts: Iterable[str]) -> str:
+    counts = Counter(text for text in texts if text)
+    return "; ".join(f"{count} x {text}" for text, count in counts.most_common(3))
+
+
 READERS: tuple[FactReader, ...] = (
     FactReader("device", "machine", lambda it: "CPU" if it.run.device == "cpu" else worker("device", "name")(it)),
     FactReader("devices of the host", "machine", worker("device", "count")),
@@ -143,38 +192,26 @@ READERS: tuple[FactReader, ...] = (
 )
 
 
-def _number(*names: str) -> Callable[[Record], float | None]:
-    def read(record: Record) -> float | None:
-        value = inner(record.environment.worker, *names)
-        return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
-
-    return read
-
-
 def _load(record: Record) -> float | None:
     """Per processor that the rank may use."""
-    load, cpus = (inner(record.environment.worker, "idle", name) for name in ("load", "cpus"))
-    known = isinstance(load, (int, float)) and isinstance(cpus, int) and cpus > 0
-    return load / cpus if known else None
+    load, cpus = _figure("idle", "load")(record), positive(inner(record.environment.worker, "idle", "cpus"))
+    return None if load is None or cpus is None else load / cpus
 
 
 #: What simple kernels reached on the device before the run.
-PRODUCT = Figure("measured matrix product", "TFLOP/s", 1e12, _number("ceilings", "matmul_flops"))
-COPY = Figure("measured copy", "GB/s", 1e9, _number("ceilings", "copy_bytes_per_second"))
+PRODUCT = Figure("measured matrix product", "TFLOP/s", 1e12, _figure("ceilings", "matmul_flops"))
+COPY = Figure("measured copy", "GB/s", 1e9, _figure("ceilings", "copy_bytes_per_second"))
 FIGURES: tuple[Figure, ...] = (
     Figure("load per CPU at the start", "", 1, _load, _QUIET),
-    Figure("clock before the run", "MHz", 1, _number("idle", "sm_clock_mhz")),
+    Figure("clock before the run", "MHz", 1, _figure("idle", "sm_clock_mhz")),
     PRODUCT,
     COPY,
 )
 
 
 def facts_of(records: Sequence[Record], ids: Mapping[str, str]) -> dict[str, tuple[FactKind, tuple[str, ...]]]:
-    """Every fact by its name, with its distinct values over these records; packages and variables are
-    facts of their own.
-
-    A fact that no record tells is left out. ``ids``: of images that are named by digest (``image_ids``).
-    """
+    """Every fact that a record tells, by its name, with its distinct values; packages and variables are facts of their
+    own. ``ids``: of images that are named by digest (``image_ids``)."""
     found: dict[str, tuple[FactKind, set[str]]] = {}
     for record in records:
         known: list[tuple[str, FactKind, str]] = [(one.name, one.kind, one.read(record)) for one in READERS]
@@ -188,17 +225,8 @@ def facts_of(records: Sequence[Record], ids: Mapping[str, str]) -> dict[str, tup
     return {name: (kind, tuple(sorted(values))) for name, (kind, values) in found.items()}
 
 
-def figures_of(records: Sequence[Record]) -> dict[str, tuple[float, ...]]:
-    """Measured figures by name, one of each record that tells it, in units of their own."""
-    read = {figure.name: [figure.read(record) for record in records] for figure in FIGURES}
-    return {name: tuple(one for one in values if one is not None) for name, values in read.items()}
-
-
 def _apart(figure: Figure, before: Sequence[float], after: Sequence[float]) -> bool:
-    """Whether a measured figure is another on the second side.
-
-    So it is where the middle halves of both lie apart, and their medians by more than a quarter.
-    """
+    """Whether the middle halves of both sides lie apart, and their medians by more than a quarter."""
     if not before or not after:
         return False
     first, second = (sorted(max(value, figure.least) for value in values) for values in (before, after))
@@ -213,9 +241,9 @@ def _middle(values: Sequence[float]) -> tuple[float, float]:
     return values[left_out], values[-1 - left_out]
 
 
-def _shown(figure: Figure, values: Sequence[float]) -> str:
-    """``0.9 to 1.2 TFLOP/s``."""
-    low, high = (number(value / figure.scale, 2) for value in (min(values), max(values)))
+def figure_text(figure: Figure, values: Sequence[float], digits: int = 3) -> str:
+    """``0.9 to 1.2 TFLOP/s``: the least and the most."""
+    low, high = (number(value / figure.scale, digits) for value in (min(values), max(values)))
     return f"{low if low == high else f'{low} to {high}'} {figure.unit}".rstrip()
 
 
@@ -232,11 +260,8 @@ def environment_differences(before: Sequence[Record], after: Sequence[Record]) -
     """Over all records of each side, in the order in which a report lists the facts."""
     found = [(name, kind, ", ".join(old), ", ".join(new)) for name, kind, old, new in facts_of_both(before, after)]
     found += [(name, "state", old, new) for name, old, new in figures_apart(before, after)]
-    return tuple(
-        EnvironmentDifference(name=name, kind=kind, before=old, after=new)
-        for name, kind, old, new in found
-        if old != new
-    )
+    differing = [EnvironmentDifference(name=name, kind=kind, before=old, after=new) for name, kind, old, new in found]
+    return tuple(one for one in differing if one.before != one.after)
 
 
 def facts_of_both(
@@ -252,8 +277,7 @@ def facts_of_both(
 
 def figures_apart(before: Sequence[Record], after: Sequence[Record]) -> Iterator[tuple[str, str, str]]:
     """Measured figures of the machine that are others on the second side, as text."""
-    first, second = figures_of(before), figures_of(after)
     for figure in FIGURES:
-        old, new = first[figure.name], second[figure.name]
+        old, new = ([one for one in map(figure.read, side) if one is not None] for side in (before, after))
         if _apart(figure, old, new):
-            yield figure.name, _shown(figure, old), _shown(figure, new)
+            yield figure.name, figure_text(figure, old, 2), figure_text(figure, new, 2)

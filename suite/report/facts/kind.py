@@ -6,9 +6,8 @@ from suite.report.formatting.numbers import listed
 from suite.spec.algorithms import PPO_NAME, Algorithm
 from suite.spec.lengths import Lengths
 from suite.spec.manifest import Manifest
-from suite.spec.shape import Shape
 
-#: What the families of shapes are called.
+#: What their makers call the families of shapes.
 FAMILIES = {
     "gpt2": "GPT-2",
     "opt": "OPT",
@@ -47,23 +46,20 @@ class WorkKind:
         """``GRPO in groups of 8 on Llama, responses lognormal:mean=512,sigma=0.6,cap=4096``."""
         options = f" ({self.options})" if self.options else ""
         groups = f" in groups of {self.group}" if self.group > 1 else ""
-        uneven = [
-            f"{name} {lengths}"
-            for name, lengths in (("prompts", self.prompts), ("responses", self.responses))
-            if lengths != EVEN
-        ]
+        lengths = {"prompts": self.prompts, "responses": self.responses}
+        uneven = [f"{name} {text}" for name, text in lengths.items() if text != EVEN]
         return f"{self.algorithm}{options}{groups} on {self.family}" + (f", {listed(uneven)}" if uneven else "")
 
 
 def kind_of(manifest: Manifest) -> WorkKind:
-    """Of one manifest; all that it says is work, so that equal work is of one kind."""
+    """All that it says is work, so that equal work is of one kind."""
     workload = manifest.workload
     return WorkKind(
         is_not_ppo=workload.algorithm.name != PPO_NAME,
         algorithm=algorithm_name(workload.algorithm),
         options=workload.algorithm.text().partition(":")[2].replace(",", ", "),
         group=workload.group,
-        family=family_of(manifest.size),
+        family=FAMILIES[manifest.size.architecture],
         responses=_lengths(workload.lengths),
         prompts=_lengths(workload.prompt_lengths),
     )
@@ -72,11 +68,6 @@ def kind_of(manifest: Manifest) -> WorkKind:
 def algorithm_name(algorithm: Algorithm) -> str:
     """As papers write it: ``PPO``, ``GRPO``."""
     return algorithm.name.upper()
-
-
-def family_of(shape: Shape) -> str:
-    """The family that a shape belongs to, as its makers write it."""
-    return FAMILIES[shape.architecture]
 
 
 def _lengths(lengths: Lengths | None) -> str:

@@ -8,8 +8,20 @@ from string import ascii_uppercase
 from suite.bundle.facts import inner
 from suite.bundle.record import Record
 from suite.report.facts.entry import Entry
-from suite.report.facts.environment import COPY, PRODUCT, Figure, Reader, commit_of, driver, packages_of, worker
-from suite.report.facts.links import adapters_text, link_kinds, links_text
+from suite.report.facts.environment import (
+    COPY,
+    PRODUCT,
+    Figure,
+    Reader,
+    adapters_text,
+    commit_of,
+    driver,
+    figure_text,
+    link_kinds,
+    links_text,
+    packages_of,
+    worker,
+)
 from suite.report.formatting.numbers import GIB, counted, number
 
 #: Most distinct values of one fact that are written out.
@@ -24,7 +36,7 @@ Hardware = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Fact:
-    """One thing known of a machine. More than one value: the runs differ, and each value has its number of runs."""
+    """More than one value: the runs differ, and each value has its number of runs."""
 
     name: str
     values: tuple[str, ...]
@@ -32,8 +44,6 @@ class Fact:
 
 @dataclass(frozen=True)
 class Machine:
-    """Hardware that one or more runs were measured on, with what was found there."""
-
     letter: str
     is_cpu: bool
     name: str
@@ -44,11 +54,8 @@ class Machine:
 
 
 def assign_machines(entries: Sequence[Entry]) -> tuple[list[str], tuple[Machine, ...]]:
-    """The machine letter of each entry, in order, and the machines by letter.
-
-    A run that died before it recorded its hardware belongs to the machine of its own repeats where there is one such,
-    else to the only machine of the report, else to ``?``.
-    """
+    """The letter of each entry's machine, and the machines. A run that died before it recorded its hardware belongs to
+    the machine of its own repeats where there is one such, else to the only machine of the report, else to ``?``."""
     found = [hardware_of(entry.record) for entry in entries]
     whole = {hardware: _whole(hardware, found) for hardware in set(found) if hardware}
     known = [hardware and whole[hardware] for hardware in found]
@@ -56,18 +63,16 @@ def assign_machines(entries: Sequence[Entry]) -> tuple[list[str], tuple[Machine,
         hardware: ascii_uppercase[index % 26] + str(index // 26 or "")
         for index, hardware in enumerate(sorted({one for one in known if one}))
     }
-    of_manifest: dict[str, set] = defaultdict(set)
-    for entry, hardware in zip(entries, known, strict=True):
-        if hardware:
-            of_manifest[entry.manifest.hash].add(letters[hardware])
-    assigned = []
-    for entry, hardware in zip(entries, known, strict=True):
-        candidates = of_manifest[entry.manifest.hash] or set(letters.values())
-        only = next(iter(candidates)) if len(candidates) == 1 else _UNKNOWN_MACHINE
-        assigned.append(letters[hardware] if hardware else only)
-    records: dict[str, list[Record]] = defaultdict(list)
+    assigned = [letters[one] if one else "" for one in known]
+    of_manifest: dict[str, set[str]] = defaultdict(set)
     for entry, letter in zip(entries, assigned, strict=True):
-        records[letter].append(entry.record)
+        of_manifest[entry.manifest.hash] |= {letter} - {""}
+    records: dict[str, list[Record]] = defaultdict(list)
+    for place, entry in enumerate(entries):
+        candidates = of_manifest[entry.manifest.hash] or set(letters.values())
+        if not assigned[place]:
+            assigned[place] = next(iter(candidates)) if len(candidates) == 1 else _UNKNOWN_MACHINE
+        records[assigned[place]].append(entry.record)
     return assigned, tuple(_machine(letter, records[letter]) for letter in sorted(records))
 
 
@@ -105,23 +110,20 @@ def _machine(letter: str, records: Sequence[Record]) -> Machine:
         ("Python", worker("python")),
         ("suite", _suite),
     )
-    alike: dict[tuple, Record] = {}  # many runs share one environment, and its texts are made once
     keys = [(id(record.environment), record.run.device, record.run.launcher) for record in records]
-    for key, record in zip(keys, records, strict=True):
-        alike.setdefault(key, record)
+    alike = dict(zip(keys, records, strict=True))  # many runs share one environment, and its texts are made once
     facts = []
     for name, reader in readers:
         texts = {key: reader(record) for key, record in alike.items()}
         facts.append(Fact(name, _values([texts[key] for key in keys])))
     facts += _packages(records) + _ceilings(records)
-    known = tuple(fact for fact in facts if fact.values)
     return Machine(
         letter=letter,
         is_cpu=all(record.run.device == "cpu" for record in records),
         name=_name(records),
         runs=len(records),
         device_memory_bytes=_device_memory(records),
-        facts=known,
+        facts=tuple(fact for fact in facts if fact.values),
         notes=_notes(records),
     )
 
@@ -135,15 +137,12 @@ def _device_memory(records: Sequence[Record]) -> int | None:
 
 def _name(records: Sequence[Record]) -> str:
     """The accelerator, or the processor where the ranks ran on that."""
-    for record in records:
-        name = _cpu(record) if record.run.device == "cpu" else worker("device", "name")(record)
-        if name:
-            return name
-    return "unknown hardware"
+    names = (_cpu(one) if one.run.device == "cpu" else worker("device", "name")(one) for one in records)
+    return next(filter(None, names), "unknown hardware")
 
 
 def _values(values: Sequence[str]) -> tuple[str, ...]:
-    """Distinct values, most frequent first; where there are several, each with its number of runs."""
+    """Distinct ones, most frequent first; of several each with its number of runs."""
     found = sorted(Counter(value for value in values if value).items(), key=lambda item: (-item[1], item[0]))
     if len(found) <= 1:
         return tuple(value for value, _ in found)
@@ -169,11 +168,10 @@ def _ceilings(records: Sequence[Record]) -> list[Fact]:
         for record in records:
             value = figure.read(record)
             if value is not None:
-                by_runs[_runs_of(record, figure)].append(value / figure.scale)
+                by_runs[_runs_of(record, figure)].append(value)
         for runs, rates in sorted(by_runs.items()):
-            low, high = number(min(rates)), number(max(rates))
-            span = low if low == high else f"{low} to {high}"
-            facts.append(Fact(f"{figure.name} ({runs})", (f"{span} {figure.unit}, {counted(len(rates), 'run')}",)))
+            text = f"{figure_text(figure, rates)}, {counted(len(rates), 'run')}"
+            facts.append(Fact(f"{figure.name} ({runs})", (text,)))
     return facts
 
 

@@ -6,16 +6,14 @@ from dataclasses import dataclass, replace
 from suite.bundle.imported.record import ImportedRow
 from suite.report.facts.conventions import clock_lines, conventions, experimental_lines, recorded_conventions
 from suite.report.facts.entry import BundleDigest, Entry, ReportEvidence
-from suite.report.facts.failures import FailureRow, failure_rows
 from suite.report.facts.machines import Machine, assign_machines
 from suite.report.facts.network import NetworkLine, network_lines, network_runs
 from suite.report.facts.noise import share_noise, two_mode_lines
 from suite.report.facts.pool import Row, group_entries, pool_rows
-from suite.report.facts.ranking import Ranking, rank
+from suite.report.facts.ranking import Ranking, SideBySide, rank, side_by_side
 from suite.report.facts.scaling import Scalings, scale
-from suite.report.facts.side_by_side import SideBySide, side_by_side
 from suite.report.facts.slow_network import slow_networks
-from suite.report.facts.suspect import doubt_lines
+from suite.report.facts.suspect import FailureRow, doubt_lines, failure_rows
 from suite.report.facts.work import (
     ModelFacts,
     WorkDifference,
@@ -81,21 +79,16 @@ def build(
     with_suspect: bool = False,
     imported: Sequence[ImportedRow] = (),
 ) -> ReportModel:
-    """The report of these runs; the order in which they are given does not matter.
-
-    ``caveats``: what a reader must know of how the runs were read, a line each; suspect runs, slow networks and rows
-    of two modes are added. ``read_from``: where that was; without it the report names no digest over all of its
-    bundles. ``with_suspect``: suspect runs are pooled, ranked and compared like the others. ``imported``: rows that
-    were not measured here, shown apart.
-    """
+    """The order in which runs are given does not matter. ``caveats``: what a reader must know of how they were read, a
+    line each; what the runs themselves tell is added. ``read_from``: where that was; without it the report names no
+    digest over all of its bundles. ``with_suspect``: suspect runs are pooled, ranked and compared like the others."""
     entries = sorted(entries, key=lambda entry: (entry.record.run.id, entry.path))
     letters, machines = assign_machines(entries)
     groups = group_entries(entries, letters)
     rows = share_noise(pool_rows(groups, with_suspect))
     comparable = [row for row in rows if row.is_ranked]
     networks = network_runs(rows, groups)
-    starts = [entry.record.run.started for entry in entries if entry.record.run.started is not None]
-    ends = [entry.record.run.ended for entry in entries if entry.record.run.ended is not None]
+    runs = [entry.record.run for entry in entries]
     states = [entry.record.status for entry in entries]
     bundles = tuple(BundleDigest(entry.path, entry.digest) for entry in entries)
     names = algorithms(entries)
@@ -103,8 +96,8 @@ def build(
     return ReportModel(
         title=title
         or ("Imported logs" if imported and not entries else f"{listed(names)} throughput, scaling and memory"),
-        started=min(starts, default=None),
-        ended=max(ends, default=None),
+        started=min((run.started for run in runs if run.started is not None), default=None),
+        ended=max((run.ended for run in runs if run.ended is not None), default=None),
         runs=len(entries),
         runs_ok=states.count("ok"),
         runs_interrupted=states.count("interrupted"),
@@ -116,7 +109,7 @@ def build(
         beside=side_by_side(comparable),
         work_differences=work_differences(rows),
         scaling=scaling,
-        failures=failure_rows(rows, [group.entries for group in groups]),
+        failures=failure_rows([group.entries for group in groups]),
         machines=machines,
         networks=network_lines(networks),
         conventions=conventions(entries, _has_rounds(ranking, scaling)),

@@ -33,10 +33,7 @@ class Bandwidths:
 @dataclass(frozen=True)
 class NetworkLine:
     """One scope of the runs on so many ranks and nodes of a machine: medians over the runs, and the slowest run.
-
-    ``rows``: numbers of the report's rows with these runs. ``catalogue_bytes_per_second``: per device and direction,
-    what the planner assumes there; null on a CPU, for an unknown device and for all ranks together.
-    """
+    ``catalogue_bytes_per_second``: per device and direction, as the planner assumes; null where it knows none."""
 
     machine: str
     ranks: int
@@ -71,25 +68,22 @@ def network_runs(rows: Sequence[Row], groups: Sequence[RowRuns]) -> NetworkRuns:
 
 
 def network_lines(alike: NetworkRuns) -> tuple[NetworkLine, ...]:
-    lines = []
-    for (machine, nodes, ranks), runs in alike.items():
-        for scope in SCOPES:
-            measured = [run.scopes[scope] for run in runs if scope in run.scopes]
-            if measured:
-                figures = zip(*map(astuple, measured), strict=True)
-                line = NetworkLine(
-                    machine=machine,
-                    ranks=ranks,
-                    nodes=nodes,
-                    scope=scope,
-                    rows=tuple(sorted({run.row for run in runs if scope in run.scopes})),
-                    runs=len(measured),
-                    measured=Bandwidths(*map(_median, figures)),
-                    lowest_all_reduce=min((one.all_reduce for one in measured if one.all_reduce), default=None),
-                    catalogue_bytes_per_second=_catalogue(runs[0].record, scope),
-                )
-                lines.append(line)
-    return tuple(lines)
+    return tuple(
+        NetworkLine(
+            machine=machine,
+            ranks=ranks,
+            nodes=nodes,
+            scope=scope,
+            rows=tuple(sorted({run.row for run in runs if scope in run.scopes})),
+            runs=len(measured),
+            measured=Bandwidths(*map(_median, zip(*map(astuple, measured), strict=True))),
+            lowest_all_reduce=min((one.all_reduce for one in measured if one.all_reduce), default=None),
+            catalogue_bytes_per_second=_catalogue(runs[0].record, scope),
+        )
+        for (machine, nodes, ranks), runs in alike.items()
+        for scope in SCOPES
+        if (measured := [run.scopes[scope] for run in runs if scope in run.scopes])
+    )
 
 
 def row_names(rows: Sequence[int]) -> str:

@@ -12,10 +12,8 @@ from suite.stats.rounds import InTurns, Rounds, find_rounds
 
 
 def share_noise(rows: Sequence[Row]) -> tuple[Row, ...]:
-    """The rows with intervals from the variance that is moderated over all rows of a machine and kind of device.
-
-    Rows of which all runs are suspect share nothing: their noise is not that of the others.
-    """
+    """The rows with intervals from the variance that is moderated over all rows of a machine and kind of device; those
+    of suspect runs alone share nothing."""
     alike: dict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in (row for row in rows if row.is_ranked):
         alike[place_of(row)].append(row)
@@ -24,7 +22,7 @@ def share_noise(rows: Sequence[Row]) -> tuple[Row, ...]:
 
 
 def two_mode_lines(rows: Sequence[Row]) -> tuple[str, ...]:
-    """One line for each row with runs that are slower than its others by more than its noise."""
+    """Of rows with runs that are slower than the others by more than noise."""
     return tuple(
         f"{row.name}: {found.slow} of {found.runs} runs {'is' if found.slow == 1 else 'are'} {found.loss:.1%} slower "
         f"than the others (two modes); its rate is of all of them, and its interval need not hold that of either"
@@ -65,8 +63,7 @@ RoundsByPlace = dict[tuple[str, str], Rounds | None]
 
 
 def rounds_of(groups: Sequence[Sequence[Row]]) -> RoundsByPlace:
-    """For the machines of these groups of rows that took turns, each of which is compared within itself: whether by the
-    differences within rounds."""
+    """For the machines of these groups, each of which is compared within itself: whether by differences in rounds."""
     found: dict[tuple[str, str], list[Sequence[Row]]] = defaultdict(list)
     for group in groups:
         found[place_of(group[0])].append(group)

@@ -24,11 +24,9 @@ PhaseRounds = Mapping[str, Rounds | None]
 
 @dataclass(frozen=True)
 class PhaseRatio:
-    """Rate of a row in some phases alone over that of another: ``verdict`` is null where there are too few runs.
-
-    The bounds hold together for all of ``COMPARED`` and all pairs of rows of a group at 95 %, apart from those of the
-    whole iteration. ``paired_rounds``: the ratio is of runs of the same rounds, so many; null: of independent runs.
-    """
+    """Rate of a row in some phases alone over that of another, with bounds that hold together for all of ``COMPARED``
+    and all pairs of rows of a group at 95 %, apart from those of the whole iteration. ``verdict``: null of too few
+    runs. ``paired_rounds``: the ratio is of runs of so many same rounds; null: of independent runs."""
 
     name: str
     ratio: Interval
@@ -38,10 +36,8 @@ class PhaseRatio:
 
 @dataclass(frozen=True)
 class Difference:
-    """What a row takes longer per iteration than another, and the part of it with the largest share.
-
-    ``seconds`` is above 0. ``share`` is above 1 where the row is ahead in other phases.
-    """
+    """What a row takes longer per iteration than another, above 0, and the part of it with the largest share, which is
+    above 1 where the row is ahead in other phases."""
 
     seconds: float
     mostly: str
@@ -55,13 +51,12 @@ class Difference:
 def phase_ratios(row: Row, best: Row, sides: int, rounds: PhaseRounds) -> tuple[PhaseRatio, ...]:
     """Of every part that both rows took time for in all of their runs. ``sides``: how many rows the group has.
 
-    Phases do not vary as whole iterations do, so that what rows share of their noise is not used; within ``rounds`` it
-    is what the differences of the same phase share.
+    Phases do not vary as whole iterations do, so that what rows share of their noise is not used.
     """
     found = []
     for name, phases in COMPARED.items():
         a, b = in_part(row, phases), in_part(best, phases)
-        if a is None or b is None or _known(row, phases) != _known(best, phases):
+        if a is None or b is None or (row.phase_names ^ best.phase_names) & set(phases):
             continue
         result = compare_in_turns(a, b, sides=sides, rounds=rounds.get(name), pairs=len(COMPARED))
         few = (result.paired_rounds or min(len(a.runs), len(b.runs))) < RUNS_TO_PUBLISH
@@ -82,7 +77,8 @@ def phase_rounds(groups: Sequence[Sequence[Row]]) -> PhaseRounds:
 def in_part(row: Row, phases: Sequence[str]) -> InTurns | None:
     """The runs of a row by their rates in these phases alone; null where one took no time for them."""
     assert row.samples_per_iteration, "a ranked row has counts"
-    seconds = [_together(run, phases) for run in row.phase_seconds] or [(mean,) for mean in _by_run(row, phases)]
+    by_run = zip(*(phase.by_run for phase in row.phases if phase.name in phases), strict=True)
+    seconds = [_together(run, phases) for run in row.phase_seconds] or [(math.fsum(run),) for run in by_run]
     if not seconds or not all(run and min(run) > 0 for run in seconds):
         return None
     return InTurns(tuple(RunSeconds(row.samples_per_iteration, run) for run in seconds), row.turns)
@@ -102,16 +98,6 @@ def difference(row: Row, best: Row) -> Difference | None:
     shares = {name: (after[name] - before[name]) / total for name in after}
     mostly = max(shares, key=lambda name: shares[name])
     return Difference(total, mostly, shares[mostly])
-
-
-def _known(row: Row, phases: Sequence[str]) -> set[str]:
-    return {phase.name for phase in row.phases} & set(phases)
-
-
-def _by_run(row: Row, phases: Sequence[str]) -> tuple[float, ...]:
-    """Seconds per iteration of each run, phases together."""
-    known = [phase.by_run for phase in row.phases if phase.name in phases]
-    return tuple(map(math.fsum, zip(*known, strict=True)))
 
 
 def _seconds(row: Row) -> dict[str, float]:

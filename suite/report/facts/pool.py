@@ -34,12 +34,11 @@ class TwoModes:
 class Row:
     """One configuration: the runs of equal manifest hash in one launch. Figures come only from runs that succeeded.
 
-    ``started``: when the runs in ``measured`` began, in Unix seconds, as far as that is known. ``turns``: in which
-    round of which plan and launch each of them was made, null where that is not known. ``phase_seconds``: of runs in
-    turns by iteration, of their counted iterations by phase; empty where a run was alone. ``doubts``: what speaks
-    against its suspect and invalid runs. ``holds_suspect``: whether suspect ones are in ``measured``. ``is_ranked``:
-    not where all its runs are suspect, unless they are asked for. ``unseeded_hash``: equal for rows that differ in
-    their seed alone. ``prior``: what its runs' variance shares with other rows'.
+    ``started``: of the runs in ``measured``, in Unix seconds. ``turns``: in which round of which plan and launch each
+    of them was made, null where that is not known. ``phase_seconds``: of runs in turns by iteration, of their counted
+    iterations by phase; empty where a run was alone. ``holds_suspect``: suspect runs are in ``measured``.
+    ``is_ranked``: not where all its runs are suspect, unless they are asked for. ``unseeded_hash``: equal for rows that
+    differ in their seed alone. ``prior``: what its runs' variance shares with other rows'.
     """
 
     number: int
@@ -113,6 +112,10 @@ class Row:
         return next((phase for phase in self.phases if phase.name == name), None)
 
     @property
+    def phase_names(self) -> set[str]:
+        return {phase.name for phase in self.phases}
+
+    @property
     def without_rate(self) -> str:
         """What stands in the place of a rate: why no run of the row has one."""
         if self.runs_ok:
@@ -138,7 +141,7 @@ class Row:
 
 @dataclass(frozen=True)
 class RowRuns:
-    """The runs of one row, in the order of their repeats."""
+    """Of one row, in the order of their repeats."""
 
     machine: str
     launch: LaunchSetting
@@ -150,7 +153,7 @@ class RowRuns:
 
 
 def group_entries(entries: Sequence[Entry], machines: Sequence[str]) -> list[RowRuns]:
-    """Entries by manifest, machine and launch, in the order of the rows; each group in the order of its repeats."""
+    """By manifest, machine and launch, in the order of the rows."""
     found: dict[tuple[str, str, LaunchSetting], list[Entry]] = defaultdict(list)
     for entry, machine, launch in zip(entries, machines, assign_launch_settings(entries), strict=True):
         found[entry.manifest.hash, machine, launch].append(entry)
@@ -161,8 +164,7 @@ def group_entries(entries: Sequence[Entry], machines: Sequence[str]) -> list[Row
 
 
 def pool_rows(groups: Sequence[RowRuns], with_suspect: bool = False) -> tuple[Row, ...]:
-    """One row per group, numbered from 1; ``with_suspect``: suspect runs are pooled with the others in all rows, not
-    only in those that were measured so."""
+    """Numbered from 1; ``with_suspect``: suspect runs are pooled in all rows, not only in those measured so."""
     names = variants([(group.machine, group.manifest, group.launch.settings()) for group in groups])
     return tuple(
         _row(number, group, variant, with_suspect)
@@ -173,18 +175,10 @@ def pool_rows(groups: Sequence[RowRuns], with_suspect: bool = False) -> tuple[Ro
 def _order(manifest: Manifest, machine: str) -> tuple:
     """PPO first, then small models, few ranks, weak before strong, then by name; the hash settles the rest."""
     size, layout, workload = manifest.size, manifest.layout, manifest.workload
+    work = (kind_of(manifest), parameter_count(size).total, size.name)
     setting = (machine, manifest.backend.kind, manifest.track)
     where = (layout.ranks, layout.nodes, workload.name, workload.scaling == "strong", manifest.work_hash)
-    return (
-        kind_of(manifest),
-        parameter_count(size).total,
-        size.name,
-        *setting,
-        *where,
-        manifest.backend.name,
-        layout.label(),
-        manifest.hash,
-    )
+    return (*work, *setting, *where, manifest.backend.name, layout.label(), manifest.hash)
 
 
 def _row(number: int, group: RowRuns, variant: str, with_suspect: bool) -> Row:
@@ -246,9 +240,7 @@ def _row(number: int, group: RowRuns, variant: str, with_suspect: bool) -> Row:
         mbu=costs.over_time(measured, lambda record: record.compute.mbu if record.compute else None),
         unknown_utilisation=costs.unknown_utilisation_of(measured),
         void_iterations=sum(len(record.void_iterations or ()) for record in records),
-        verdicts=tuple(
-            sorted(Counter(record.steady_state.verdict or "too short to tell" for record in measured).items())
-        ),
+        verdicts=tuple(sorted(Counter(one.steady_state.verdict or "too short to tell" for one in measured).items())),
         unsteady_reasons=tuple(sorted({reason for record in measured for reason in record.steady_state.reasons})),
         phases=phases,
         phase_seconds=costs.phase_seconds_of(measured),
@@ -293,7 +285,6 @@ def turn_of(record: Record, launch: LaunchSetting) -> Turn | None:
 
 
 def setting_of(manifest: Manifest, machine: str, clock: str = SUITE_CLOCK) -> Setting:
-    """What must be equal, besides the work, before two rows are compared."""
     measure = manifest.measure
     return Setting(
         kind=manifest.backend.kind,
@@ -309,17 +300,14 @@ def setting_of(manifest: Manifest, machine: str, clock: str = SUITE_CLOCK) -> Se
 
 
 def series_hash(manifest: Manifest, machine: str, launch: LaunchSetting) -> str:
-    """Equal hashes are points of one scaling curve: all is equal but the number of ranks.
-
-    Samples are left out: weak and strong curves each keep their own (``suite.report.facts.scaling``).
-    """
+    """Equal hashes are points of one scaling curve: all is equal but ranks and samples, of which weak and strong curves
+    each keep their own (``suite.report.facts.scaling``)."""
+    no_series = {"name", "note", "source", "scaling", "rollouts"}
     return digest(
         {
             "backend": manifest.backend.model_dump(mode="json"),
             "size": manifest.size.model_dump(mode="json", exclude={"note", "source"}),
-            "workload": manifest.workload.model_dump(
-                mode="json", exclude={"name", "note", "source", "scaling", "rollouts"}
-            ),
+            "workload": manifest.workload.model_dump(mode="json", exclude=no_series),
             "strategy": manifest.layout.strategy(),
             "measure": manifest.measure.model_dump(mode="json", exclude={"warmup", "iterations"}),
             "track": manifest.track,
@@ -339,5 +327,5 @@ def unseeded_hash(manifest: Manifest, machine: str, launch: LaunchSetting) -> st
 
 
 def counted_seconds(record: Record) -> tuple[float, ...]:
-    """Seconds of the iterations that count."""
+    """Of the iterations that count."""
     return tuple(record.iterations.seconds[index] for index in record.counted)

@@ -1,8 +1,9 @@
-"""Which configuration is faster: only among rows of equal work under an equal setting."""
+"""Which configuration is faster: only among rows of equal work under an equal setting; and engines and trainers that
+were asked for the same work, shown side by side and never in one ranking."""
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from suite.report.facts.entry import RUNS_TO_PUBLISH, RUNS_TO_RANK, Setting
@@ -10,24 +11,30 @@ from suite.report.facts.kind import WorkKind
 from suite.report.facts.noise import in_turns, place_of, rounds_of
 from suite.report.facts.phase_ratios import Difference, PhaseRatio, PhaseRounds, difference, phase_ratios, phase_rounds
 from suite.report.facts.pool import Row, unbounded
-from suite.report.facts.work import done_otherwise
-from suite.stats.compare import Comparison
-from suite.stats.intervals import Interval
+from suite.report.facts.work import done_otherwise, otherwise
+from suite.spec.phases import ALL_NAMES
+from suite.stats.compare import Comparison, compare
+from suite.stats.intervals import Interval, log_rates
+from suite.stats.moderated import mean_of
 from suite.stats.rounds import Rounds, compare_in_turns, fastest
 
+_NOTHING_SENT = "it generates on the weights that train, so none are sent"
+_NOT_ASKED = "the suite's iteration of this work has none"
+_UNKNOWN = (
+    "its trainer makes no such pass, or makes it within another phase (the list of what it does otherwise may tell)"
+)
 Verdict = Literal["faster", "slower", "not distinguishable", "too few runs"]
 
 
 @dataclass(frozen=True)
 class RankedRow:
-    """A row against the best of its group: ``ratio`` of their rates; the best's own verdict is against all others.
+    """A row against the best of its group; the best's own verdict is against all others.
 
     The bounds of all ratios between rows of a group hold together at 95 %. ``in_turns``: whether runs of the two took
     turns, so that a machine that drifts meets both; else all of one row came before all of the other.
     ``paired_rounds``: the ratio is the mean over so many rounds of its value within each; null: of independent runs.
-    ``turns``: of rows that took turns by iteration, how many it is made from, in so many starts; the order of those is
-    as sure as their interval says, and needs no further runs. ``by_phase`` and ``difference`` are against the best too;
-    the best has none.
+    ``turns``: of rows that took turns by iteration, how many it is made from; the order of those is as sure as their
+    interval says, and needs no further runs.
     """
 
     row: Row
@@ -83,11 +90,8 @@ class Ranking:
 
 
 def rank(rows: Sequence[Row]) -> Ranking:
-    """Group the rows that have a rate by work, ranks and setting, and compare within each group.
-
-    Of trainers equal work is what their runs counted too, and asynchronous ones have a setting of their own.
-    Rows that differ in their seed alone do not compete: where there are such, the rows of each seed are a group.
-    """
+    """By work, ranks and setting. Of trainers equal work is what their runs counted too. Rows that differ in their seed
+    alone do not compete: where there are such, the rows of each seed are a group."""
     alike: dict[tuple, list[Row]] = defaultdict(list)
     for row in rows:
         if row.measured:
@@ -108,10 +112,11 @@ def rank(rows: Sequence[Row]) -> Ranking:
         place: phase_rounds([members for members in all_members if place_of(members[0]) == place]) if found else {}
         for place, found in rounds.items()
     }
-    groups = [
-        _group(members, seed, rounds[place_of(members[0])], of_phases[place_of(members[0])])
-        for members, seed in together_in
-    ]
+    places = [place_of(members[0]) for members in all_members]
+    groups = (
+        _group(members, seed, rounds[place], of_phases[place])
+        for (members, seed), place in zip(together_in, places, strict=True)
+    )
     return Ranking(groups=tuple(groups), apart=tuple(apart))
 
 
@@ -177,21 +182,79 @@ def _took_turns(some: Sequence[float], others: Sequence[float]) -> bool:
 def _best(row: Row, others: Sequence[RankedRow]) -> RankedRow:
     """The best is faster only if every other row is slower, each by enough runs."""
     verdicts = {ranked.verdict for ranked in others}
-    verdict: Verdict = "not distinguishable"
-    if verdicts == {"slower"}:
-        verdict = "faster"
-    elif "too few runs" in verdicts:
-        verdict = "too few runs"
-    provisional = verdict != "too few runs" and any(ranked.provisional for ranked in others)
+    verdict: Verdict = "too few runs" if "too few runs" in verdicts else "not distinguishable"
     return RankedRow(
         row=row,
         ratio=Interval(1.0, None, None),
-        verdict=verdict,
+        verdict="faster" if verdicts == {"slower"} else verdict,
         equivalent=None,
-        provisional=provisional,
+        provisional=verdict != "too few runs" and any(ranked.provisional for ranked in others),
         in_turns=True,
         paired_rounds=None,
         turns=min((ranked.turns for ranked in others if ranked.turns), default=None),
         by_phase=(),
         difference=None,
     )
+
+
+@dataclass(frozen=True)
+class Side:
+    """A row, and its rate over that of the fastest engine row; null for that row itself, and where there is none.
+
+    ``otherwise``: in what its own counts and passes differ from those of the group's first row, in words. ``lacking``:
+    phases that another row of the group has and this one does not, each with the reason.
+    """
+
+    row: Row
+    ratio: Interval | None
+    otherwise: tuple[str, ...]
+    lacking: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class SideBySide:
+    """Rows with equal work asked for, on equally many ranks, in one setting, that are no ranking: engines first, then
+    trainers, then asynchronous ones, each by their rates. ``phases``: those that any of them has, in order."""
+
+    size: str
+    ranks: int
+    workload: str
+    work: WorkKind
+    sides: tuple[Side, ...]
+    phases: tuple[str, ...]
+
+
+def side_by_side(rows: Sequence[Row]) -> tuple[SideBySide, ...]:
+    """Groups of more than one kind: engines and trainers, synchronous and asynchronous, or trainers of other work."""
+    alike: dict[tuple, list[Row]] = defaultdict(list)
+    for row in rows:
+        if row.measured:
+            setting = replace(row.setting, kind="engine", asynchronous=False)
+            alike[setting, row.work_hash, row.lengths_hash, row.ranks].append(row)
+    found = []
+    for members in alike.values():
+        kinds = {(row.setting.kind, row.setting.asynchronous, done_otherwise(row)) for row in members}
+        found += [_beside(members)] if len(kinds) > 1 else []
+    return tuple(found)
+
+
+def _beside(rows: Sequence[Row]) -> SideBySide:
+    ordered = sorted(
+        rows, key=lambda row: (row.setting.asynchronous, row.setting.kind, -mean_of(log_rates(row.measured)))
+    )
+    first = ordered[0]
+    best = first if first.setting.kind == "engine" else None
+    phases = tuple(name for name in ALL_NAMES if any(name in row.phase_names for row in rows))
+    sides = []
+    for row in ordered:
+        ratio = None if best is None or row is best else compare(row.measured, best.measured, prior=best.prior).ratio
+        sides.append(Side(row, ratio, otherwise(row, first), _lacking(row, phases)))
+    return SideBySide(first.size, first.ranks, first.workload, first.work, tuple(sides), phases)
+
+
+def _lacking(row: Row, phases: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    reasons = dict(row.lacking_phases)
+    if row.generation is None:
+        reasons.setdefault("sync", _NOTHING_SENT)
+    other_reason = _NOT_ASKED if row.setting.kind == "engine" else _UNKNOWN
+    return tuple((name, reasons.get(name, other_reason)) for name in phases if name not in row.phase_names)

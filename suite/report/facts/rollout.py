@@ -7,7 +7,8 @@ from typing import Literal
 from suite.bundle.amounts import Peaks
 from suite.bundle.overlap_model import Overlap as RecordedOverlap
 from suite.bundle.overlap_model import OverlapRole
-from suite.bundle.record import Record, Rollout
+from suite.bundle.record import Record
+from suite.report.facts.costs import OF_THE_RUN, peaks_of
 from suite.spec.base import digest
 from suite.spec.manifest import Manifest
 from suite.stats.intervals import Interval, pooled_mean
@@ -27,12 +28,9 @@ class LengthFacts:
 
 @dataclass(frozen=True)
 class Unevenness:
-    """Of samples of uneven length: how long they are, and what that cost.
-
-    Null figures are not known: ``padded_share`` of the positions that train, ``idle_slot_share`` of the token steps
-    until the longest sample of each replica ends, ``idle_slot_seconds`` of an iteration that a mean sample waits for
-    that end.
-    """
+    """Of samples of uneven length: how long they are, and what that cost, where it is known: ``padded_share`` of the
+    positions that train, ``idle_slot_share`` of the token steps until the longest sample of each replica ends,
+    ``idle_slot_seconds`` of an iteration that a mean sample waits for that end."""
 
     samples: int
     prompt: LengthFacts
@@ -46,12 +44,9 @@ class Unevenness:
 
 @dataclass(frozen=True)
 class Overlap:
-    """Generation beside training, on ranks of its own, in seconds of an iteration.
-
-    ``generating``: that the one side generates, of which training waits for ``exposed``; ``training``: that the other
-    side works; ``waiting``: that the generation side has nothing to do. ``memory``: the greatest peak of each side in
-    bytes, reserved on a GPU and resident on a CPU; null where a run does not know.
-    """
+    """Generation beside training, on ranks of its own, in seconds of an iteration: the one side generates, and training
+    waits for ``exposed`` of it; the other side trains, and the one waits. Peaks: reserved on a GPU, resident on a CPU;
+    null where a run does not know."""
 
     generating: float
     exposed: float
@@ -67,8 +62,7 @@ class Generation:
 
     ``asleep``: it holds no memory while the policy trains. ``ranks``: those that only generate; 0: all do both.
     ``order``: whether these do the next batch while the others train, in turn with them, or as far ahead as a queue
-    lets them; null where all ranks do both.
-    ``effective_sample_size`` is a share.
+    lets them. ``effective_sample_size`` is a share.
     """
 
     engine: str
@@ -101,11 +95,11 @@ def unevenness_of(manifest: Manifest, records: Sequence[Record]) -> Unevenness |
         samples=manifest.work.global_rollouts,
         prompt=prompt,
         response=response,
-        padded_share=_mean(records, lambda record: record.padding.share if record.padding else None),
+        padded_share=_mean(records, "padding", "share"),
         packed=manifest.layout.packing,
         balanced=manifest.layout.balance,
-        idle_slot_share=_mean(records, _rollout(lambda told: told.idle_slot_share)),
-        idle_slot_seconds=_mean(records, _rollout(lambda told: told.idle_slot_seconds)),
+        idle_slot_share=_mean(records, "rollout", "idle_slot_share"),
+        idle_slot_seconds=_mean(records, "rollout", "idle_slot_seconds"),
     )
 
 
@@ -122,18 +116,17 @@ def generation_of(manifest: Manifest, records: Sequence[Record]) -> Generation |
         ranks=layout.generation_ranks,
         order=_order(manifest),
         staleness=max((count for count in stale if count is not None), default=None),
-        logprob_difference_mean=_mean(records, _rollout(lambda told: told.logprob_difference_mean)),
+        logprob_difference_mean=_mean(records, "rollout", "logprob_difference_mean"),
         logprob_difference_max=max((one for one in greatest if one is not None), default=None),
-        effective_sample_size=_mean(records, _rollout(lambda told: told.effective_sample_size)),
+        effective_sample_size=_mean(records, "rollout", "effective_sample_size"),
         overlap=_overlap(records),
     )
 
 
 def _order(manifest: Manifest) -> Literal["ahead", "in turn", "asynchronous"] | None:
-    layout = manifest.layout
-    if layout.placement != "split":
+    if manifest.layout.placement != "split":
         return None
-    if layout.asynchronous:
+    if manifest.layout.asynchronous:
         return "asynchronous"
     return "ahead" if manifest.backend.kind == "engine" else "in turn"
 
@@ -159,22 +152,13 @@ def _overlap(records: Sequence[Record]) -> Overlap | None:
 
 
 def _greatest(peaks: Sequence[Peaks]) -> int | None:
-    for name in ("peak_reserved_bytes", "peak_allocated_bytes"):
-        found = [getattr(one, name) for one in peaks]
-        if all(found):
-            return int(max(found))
-    return None
+    return max(peaks_of(peaks, OF_THE_RUN)[1], default=None)
 
 
-def _rollout(read: Callable[[Rollout], float | None]) -> Callable[[Record], float | None]:
-    return lambda record: read(record.rollout) if record.rollout else None
-
-
-def _mean(records: Sequence[Record], read: Callable[[Record], float | None]) -> float | None:
-    """Over the runs, weighted by their iterations; null where one does not tell."""
-    values = [read(record) for record in records]
-    known = [value for value in values if value is not None]
-    if not known or len(known) < len(values):
+def _mean(records: Sequence[Record], part: str, name: str) -> float | None:
+    """Of a figure of a part of the records, weighted by their iterations; null where one does not tell."""
+    known = [value for record in records if (value := getattr(getattr(record, part), name, None)) is not None]
+    if not known or len(known) < len(records):
         return None
     return pooled_mean(known, [record.steady_state.iterations for record in records]).value
 

@@ -14,11 +14,8 @@ from suite.stats.rounds import Rounds, compare_in_turns
 
 @dataclass(frozen=True)
 class Point:
-    """One row of a curve. ``phase_eta``: the same ratio, with its interval, for each phase's own time.
-
-    ``paired_rounds``: speedup and eta are means over so many rounds, or starts of rows in turns by iteration, of their
-    value within each; null: of independent runs, as each phase's are but of rows in turns by iteration.
-    """
+    """One row of a curve. ``phase_eta``: of each phase's own time. ``paired_rounds``: speedup and eta are means over so
+    many rounds, or starts of rows in turns by iteration, of their value within each; null: of independent runs."""
 
     row: Row
     speedup: Interval
@@ -39,6 +36,15 @@ class Curve:
     @property
     def largest(self) -> Point:
         return self.points[-1]
+
+    @property
+    def ranks(self) -> list[int]:
+        return [self.base.ranks, *(point.row.ranks for point in self.points)]
+
+    @property
+    def etas(self) -> list[Interval]:
+        """The base's, which is 1, and those of the others."""
+        return [Interval(1.0, None, None), *(point.eta for point in self.points)]
 
 
 @dataclass(frozen=True)
@@ -89,10 +95,7 @@ def _work_unit(row: Row, kind: Scaling) -> float:
 
 def _point(base: Row, row: Row, rounds: Rounds | None) -> Point:
     """eta(N; N0) = (rate_N / N) / (rate_N0 / N0), rates of the whole world: its interval is that of the ratio of rates.
-
-    Where all of it is above 1, or it has no bounds and is above 1, it is kept and flagged: a sign of a base that is
-    short of memory or cache.
-    """
+    One that is surely above 1 is flagged: a sign of a base that is short of memory or cache."""
     found = compare_in_turns(in_turns(row), in_turns(base), prior=base.prior, rounds=rounds)
     eta = found.ratio.scaled(base.ranks / row.ranks)
     runs = len(row.measured), len(base.measured)
@@ -104,14 +107,11 @@ def _point(base: Row, row: Row, rounds: Rounds | None) -> Point:
 
 
 def _phase_eta(base: Row, row: Row, rounds: Rounds | None) -> tuple[tuple[str, Interval], ...]:
-    """Of every phase that all runs of both rows took time for: work per second and rank, over the same of the base.
-
-    None of asynchronous rows: others work while they last.
-    """
+    """Of phases that all runs of both rows took time for; none of asynchronous rows, where others work meanwhile."""
     if row.setting.asynchronous:
         return ()
     found = []
-    for name in (phase.name for phase in row.phases if phase.name in {phase.name for phase in base.phases}):
+    for name in (phase.name for phase in row.phases if phase.name in base.phase_names):
         mine, theirs = in_part(row, (name,)), in_part(base, (name,))
         if mine and theirs:
             found.append((name, compare_in_turns(mine, theirs, rounds=rounds).ratio.scaled(base.ranks / row.ranks)))

@@ -1,5 +1,4 @@
-"""Networks against what their hardware gives: those of a report that reach far less, each with what to look at; and one
-run's before a ladder, by message size.
+"""Networks against what their hardware gives: those of a report that reach far less, and one run's before a ladder.
 
 Bus bandwidth is bytes over the slowest rank's seconds times 2(n-1)/n of n ranks, as nccl-tests counts it (its
 doc/PERFORMANCE.md), so that it compares with what one device's link carries in one direction.
@@ -14,7 +13,7 @@ from pydantic import Field
 
 from suite.bundle.facts import inner, positive
 from suite.bundle.record import Record
-from suite.report.facts.links import active_adapters, gpus
+from suite.report.facts.environment import active_adapters, gpus
 from suite.report.facts.network import SCOPES, Exchange, NetworkRun, NetworkRuns, exchanges, hardware_here, row_names
 from suite.report.formatting.numbers import counted, number, percent
 from suite.spec.base import Frozen, printable
@@ -34,7 +33,7 @@ _LONGEST_NAME = 20
 
 
 class Expected(NamedTuple):
-    """Bytes per second, what has them, and the share of them below which a network is slow."""
+    """``rate``: bytes per second. ``slow``: the share of them below which a network is slow."""
 
     rate: float
     of: str
@@ -51,14 +50,12 @@ class _Finding(NamedTuple):
 
 def slow_networks(alike: NetworkRuns) -> tuple[str, ...]:
     """A line for each kind of network that is far below what its hardware gives."""
-    lines = []
-    for runs in alike.values():
-        found: dict[_Finding, list[NetworkRun]] = defaultdict(list)
+    found: dict[tuple[int, _Finding], list[NetworkRun]] = defaultdict(list)
+    for kind, runs in enumerate(alike.values()):
         for run in runs:
             for finding in _findings(run):
-                found[finding].append(run)
-        lines += [_sentence(finding, of_finding) for finding, of_finding in found.items()]
-    return tuple(lines)
+                found[kind, finding].append(run)
+    return tuple(_sentence(finding, runs) for (_, finding), runs in found.items())
 
 
 def _sentence(finding: _Finding, runs: list[NetworkRun]) -> str:
@@ -77,25 +74,15 @@ def _sentence(finding: _Finding, runs: list[NetworkRun]) -> str:
 def _findings(run: NetworkRun) -> Iterator[_Finding]:
     if run.record.run.device != "cuda":
         return
-    for scope in _EXPECT:
+    for scope, (expect, look) in _EXPECT.items():
         measured = run.scopes.get(scope)
         if measured is None:
             continue
-        expected = expected_of(run.record, scope)
+        expected = expect(run.record)
         if expected is not None and measured.all_reduce and measured.all_reduce < expected.slow * expected.rate:
-            yield _Finding(scope, expected, look_at(run.record, scope))
+            yield _Finding(scope, expected, look(run.record))
         elif scope == "across_nodes" and _switched_off(run.record) and _adapter_rates(run.record):
             yield _Finding(scope, None, _switched_off(run.record))
-
-
-def expected_of(record: Record, scope: str) -> Expected | None:
-    """What an all-reduce of the run should reach there; None where nothing tells, as on a CPU and of all ranks."""
-    expect = _EXPECT.get(scope)
-    return expect(record) if expect is not None and record.run.device == "cuda" else None
-
-
-def look_at(record: Record, scope: str) -> str:
-    return _look_within(record) if scope == "within_node" else _look_across(record)
 
 
 def _expected_within(record: Record) -> Expected | None:
@@ -121,9 +108,6 @@ def _expected_across(record: Record) -> Expected | None:
     if adapters and (hardware is None or adapters < hardware.network):
         return Expected(adapters, _ADAPTERS, _SLOW)
     return Expected(hardware.network, _SYSTEMS, _SLOW) if hardware else None
-
-
-_EXPECT = {"within_node": _expected_within, "across_nodes": _expected_across}
 
 
 def _look_within(record: Record) -> str:
@@ -152,6 +136,10 @@ def _look_across(record: Record) -> str:
         "NCCL_DEBUG=INFO shows whether NCCL takes them (NET/IB) or TCP (NET/Socket)"
         + ("; nvidia_peermem is not loaded" if missing else "")
     )
+
+
+#: What an all-reduce of a run on GPUs should reach, if anything tells, and what to look at where it does not.
+_EXPECT = {"within_node": (_expected_within, _look_within), "across_nodes": (_expected_across, _look_across)}
 
 
 def _switched_off(record: Record) -> str:
@@ -210,23 +198,18 @@ class NetworkCheck(Frozen):
     def __str__(self) -> str:
         reached = f"{number(self.bus_bytes_per_second / 1e9)} GB/s"
         by_size = ", ".join(f"{_size(size)} {number(rate / 1e9)}" for size, rate in self.sizes)
-        if self.expected_bytes_per_second is None:
-            share = ", beside nothing that is expected of it"
-        else:
-            share = (
-                f", {percent(self.bus_bytes_per_second / self.expected_bytes_per_second)} % of the "
-                f"{number(self.expected_bytes_per_second / 1e9)} GB/s of {self.expected_of}"
-            )
+        share, expected = ", beside nothing that is expected of it", self.expected_bytes_per_second
+        if expected is not None:
+            of = f"{number(expected / 1e9)} GB/s of {self.expected_of}"
+            share = f", {percent(self.bus_bytes_per_second / expected)} % of the {of}"
         who = "" if self.ranks is None else f"{self.ranks} ranks by "
         return f"network {SCOPES[self.scope]}, {who}{self.transport}: all-reduce {reached}{share} ({by_size})"
 
     def warning(self) -> str | None:
         if self.look is None or self.slow_below is None:
             return None
-        return (
-            f"the network {SCOPES[self.scope]} reaches less than {percent(self.slow_below)} % of what it should: "
-            f"{self.look}"
-        )
+        below = f"reaches less than {percent(self.slow_below)} % of what it should"
+        return f"the network {SCOPES[self.scope]} {below}: {self.look}"
 
 
 def network_checks(record: Record) -> tuple[NetworkCheck, ...]:
@@ -238,7 +221,8 @@ def network_checks(record: Record) -> tuple[NetworkCheck, ...]:
 def _check(record: Record, one: Exchange) -> NetworkCheck:
     transport = inner(record.environment.worker, "network", "backend")
     most = max(rate for _, rate in one.sizes)
-    expected = expected_of(record, one.scope)
+    expect, look = _EXPECT.get(one.scope, (lambda _: None, _look_across))
+    expected = expect(record) if record.run.device == "cuda" else None
     is_slow = expected is not None and most < expected.slow * expected.rate
     return NetworkCheck(
         scope=one.scope,
@@ -249,7 +233,7 @@ def _check(record: Record, one: Exchange) -> NetworkCheck:
         expected_bytes_per_second=expected.rate if expected else None,
         expected_of=expected.of if expected else None,
         slow_below=expected.slow if expected else None,
-        look=printable(look_at(record, one.scope)) if is_slow else None,
+        look=printable(look(record)) if is_slow else None,
     )
 
 

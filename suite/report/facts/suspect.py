@@ -1,10 +1,14 @@
-"""Runs whose figures may not be their own: which of them are pooled and compared, and what is said of the others."""
+"""Runs whose figures may not be their own: which of them are pooled and compared, and what is said of the others; and
+runs that did not succeed, so that nothing that was tried is left out."""
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from suite.bundle.record import Record
+from suite.bundle.record import FailureKind, Record
+from suite.launch.outcome import NEXT_STEPS
+from suite.report.facts.entry import Entry
 from suite.spec.manifest import Manifest
 
 if TYPE_CHECKING:
@@ -29,8 +33,7 @@ def takes_suspect(manifest: Manifest) -> bool:
 
 
 def pooled(records: Sequence[Record], with_suspect: bool) -> list[Record]:
-    """Of the runs of one row those that its figures are made of: invalid ones never, suspect ones if they are asked
-    for, or if there are no others."""
+    """Those that a row's figures are of: invalid ones never, suspect ones if asked for or if there are no others."""
     sound = [record for record in records if not is_invalid(record)]
     quiet = [record for record in sound if not is_suspect(record)]
     return sound if with_suspect else quiet or sound
@@ -46,7 +49,7 @@ def doubts_of(records: Sequence[Record]) -> tuple[str, ...]:
 
 
 def doubt_lines(rows: "Sequence[Row]") -> list[str]:
-    """How many runs of which rows are suspect or invalid and what became of them, then each reason with its rows."""
+    """How many runs of which rows, and what became of them, then each reason with its rows."""
     became: dict[str, list[Row]] = defaultdict(list)
     reasons: dict[str, list[Row]] = defaultdict(list)
     first: dict[str, str] = {}
@@ -67,3 +70,50 @@ def _became(row: "Row") -> str:
     if not row.is_ranked:
         return "of rows that are therefore not ranked"
     return "counted, as asked for" if row.holds_suspect else "left out"
+
+
+@dataclass(frozen=True)
+class FailureRow:
+    """Runs of one row that ended alike: the same kind in the same phase with the same first line of evidence."""
+
+    row: int
+    kind: FailureKind
+    phase: str | None
+    evidence: str | None
+    evidence_lines: int
+    next_step: str
+    run_ids: tuple[str, ...]
+    paths: tuple[str, ...]
+
+
+def failure_rows(groups: Sequence[Sequence[Entry]]) -> tuple[FailureRow, ...]:
+    """Of rows in order, each with its runs."""
+    found: dict[tuple[int, str, str, str], list[Entry]] = defaultdict(list)
+    for number, entries in enumerate(groups, start=1):
+        for entry in entries:
+            if entry.record.status != "ok":
+                kind, phase, evidence = _reported(entry)
+                found[number, kind, phase or "", evidence or ""].append(entry)
+    return tuple(_failure_row(key[0], found[key]) for key in sorted(found))
+
+
+def _reported(entry: Entry) -> tuple[FailureKind, str | None, str | None]:
+    failure = entry.record.failure
+    if failure is None:
+        return "interrupted" if entry.record.status == "interrupted" else "unknown", None, None
+    return failure.kind, failure.phase, failure.evidence[0] if failure.evidence else None
+
+
+def _failure_row(row: int, entries: Sequence[Entry]) -> FailureRow:
+    kind, phase, evidence = _reported(entries[0])
+    failure = entries[0].record.failure
+    return FailureRow(
+        row=row,
+        kind=kind,
+        phase=phase,
+        evidence=evidence,
+        evidence_lines=len(failure.evidence) if failure else 0,
+        next_step=NEXT_STEPS[kind],
+        run_ids=tuple(entry.record.run.id for entry in entries),
+        paths=tuple(entry.path for entry in entries),
+    )

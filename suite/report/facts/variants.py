@@ -32,26 +32,22 @@ class LaunchSetting(NamedTuple):
 
     def settings(self) -> dict[str, str]:
         """By the names that a table has for them."""
-        image = short_image(self.image) if self.image else "none"
-        at_once = f"{self.at_once} runs" if self.at_once else "1 run"
         return {
             "launcher": self.launcher or "?",
-            "image": image,
+            "image": short_image(self.image) if self.image else "none",
             "started": self.started or "spawned",
-            "at once": at_once,
+            "at once": f"{self.at_once} runs" if self.at_once else "1 run",
         }
 
     def place(self) -> tuple[str | None, ...]:
         """What sets it apart: no more than launcher and image where nothing else does."""
-        beside = () if self.at_once is None else (f"{self.at_once} at once",)
-        return (*self[:2], *(() if self.started is None else (self.started,)), *beside)
+        beside = (self.started, f"{self.at_once} at once" if self.at_once else None)
+        return (*self[:2], *filter(None, beside))
 
 
 def launch_setting_of(record: Record) -> LaunchSetting:
-    """With the image that the driver recorded, else the worker (in a container that the suite did not start).
-
-    By its id where that is known: the same image has no digest before it is pushed, and one for each registry after it.
-    """
+    """With the image that the driver recorded, else the worker: by its id where that is known, since an image has no
+    digest before it is pushed, and one for each registry after it."""
     facts, driver = record.environment.worker or {}, record.environment.driver or {}
     image = inner(driver, "image", "id") or inner(driver, "image", "digest") or facts.get("image")
     starter, at_once = driver.get("starter"), driver.get("runs_at_once")
@@ -68,37 +64,25 @@ def assign_launch_settings(entries: Sequence[Entry]) -> list[LaunchSetting]:
     """The launch of each entry; one that never got to its launch, or never told of its start, shares that of its
     repeats, where they have one."""
     known = [launch_setting_of(entry.record) for entry in entries]
-    found: dict[str, set[LaunchSetting]] = defaultdict(set)
-    for entry, launch in zip(entries, known, strict=True):
-        if entry.record.environment.worker is not None:
-            found[entry.manifest.hash].add(launch)
-    known = [
-        launch if entry.record.environment.worker is not None else _like_its_repeats(launch, found[entry.manifest.hash])
-        for entry, launch in zip(entries, known, strict=True)
-    ]
-    of_manifest: dict[str, set[LaunchSetting]] = defaultdict(set)
-    for entry, launch in zip(entries, known, strict=True):
-        if launch.launcher is not None:
-            of_manifest[entry.manifest.hash].add(launch)
-    assigned = []
-    for entry, launch in zip(entries, known, strict=True):
-        repeats = of_manifest[entry.manifest.hash]
-        is_lost = launch.launcher is None and len(repeats) == 1
-        assigned.append(next(iter(repeats)) if is_lost else launch)
-    return assigned
-
-
-def _like_its_repeats(launch: LaunchSetting, repeats: Iterable[LaunchSetting]) -> LaunchSetting:
-    """With the start of the repeats by the same launcher, where all of them were started alike."""
-    alike = {other for other in repeats if other._replace(started=launch.started) == launch}
-    return next(iter(alike)) if len(alike) == 1 else launch
+    repeats: dict[str, list[int]] = defaultdict(list)
+    for place, entry in enumerate(entries):
+        repeats[entry.manifest.hash].append(place)
+    for places in repeats.values():
+        told = {known[place] for place in places if entries[place].record.environment.worker is not None}
+        for place in places:
+            alike = {one for one in told if one._replace(started=known[place].started) == known[place]}
+            if entries[place].record.environment.worker is None and len(alike) == 1:
+                known[place] = alike.pop()
+        named = {known[place] for place in places if known[place].launcher is not None}
+        for place in places:
+            if known[place].launcher is None and len(named) == 1:
+                known[place] = next(iter(named))
+    return known
 
 
 def variants(manifests: Sequence[tuple[str, Manifest, Mapping[str, str]]]) -> list[str]:
-    """For each (machine, manifest, launch) the settings that set it apart from rows that look the same.
-
-    Empty for most. ``launch``: settings beyond the manifest, by name.
-    """
+    """For each (machine, manifest, settings of the launch) what sets it apart from rows that look the same; mostly
+    nothing."""
     alike: dict[tuple, list[int]] = defaultdict(list)
     for index, (machine, manifest, _) in enumerate(manifests):
         alike[_appearance(machine, manifest)].append(index)
@@ -178,15 +162,9 @@ def rerun_options(manifest: Manifest, launch: LaunchSetting, record: Record) -> 
     if launch.launcher in CLUSTER_LAUNCHERS:
         image = _image(record)
         words += ["--image", image] if image else []
-        words += _of_the_start(launch.started or "")
+        first, *bound = (launch.started or "").split() or [""]
+        words += ["--", "--starter", first, *(f"--{option}" for option in bound)] if first in _STARTERS else []
     return tuple(words)
-
-
-def _of_the_start(started: str) -> list[str]:
-    first, *bound = started.split() or [""]
-    if first not in _STARTERS:
-        return []
-    return ["--", "--starter", first, *(f"--{option}" for option in bound)]
 
 
 def _image(record: Record) -> str | None:

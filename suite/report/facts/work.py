@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from suite.report.facts.entry import Entry, manifests_of
-from suite.report.facts.kind import algorithm_name, family_of, kind_of
+from suite.report.facts.kind import FAMILIES, algorithm_name, kind_of
 from suite.report.facts.pool import Row
 from suite.report.formatting.numbers import counted
 from suite.spec.algorithms import PPO_NAME, Option
@@ -61,17 +61,13 @@ def model_facts(entries: Sequence[Entry]) -> tuple[ModelFacts, ...]:
     for manifest in manifests_of(entries):
         found[manifest.size.architecture].setdefault(manifest.size.name, manifest.size)
     return tuple(
-        ModelFacts(
-            family=family_of(next(iter(shapes.values()))),
-            sizes=tuple(shapes),
-            text="; ".join(_shape(shape) for shape in shapes.values()),
-        )
-        for _, shapes in sorted(found.items(), key=lambda item: (item[0] != "gpt2", item[0]))
+        ModelFacts(family=FAMILIES[name], sizes=tuple(shapes), text="; ".join(map(_shape, shapes.values())))
+        for name, shapes in sorted(found.items(), key=lambda item: (item[0] != "gpt2", item[0]))
     )
 
 
 def work_differences(rows: Sequence[Row]) -> tuple[WorkDifference, ...]:
-    """Each sentence once per backend, in the order in which the runs have them."""
+    """Each sentence once per backend."""
     found: dict[tuple[str, str], list[str]] = defaultdict(list)
     for row in rows:
         for text in row.work_differences:
@@ -82,11 +78,9 @@ def work_differences(rows: Sequence[Row]) -> tuple[WorkDifference, ...]:
 def _text(workload: Workload, plain: bool) -> str:
     """``plain``: the report is about PPO alone, which then need not be said."""
     where = "per rank" if workload.scaling == "weak" else "in all"
-    trains = (
-        "all layers train"
-        if workload.trainable_layers is None
-        else f"the last {workload.trainable_layers} layers train"
-    )
+    trains = "all layers train"
+    if workload.trainable_layers is not None:
+        trains = f"the last {workload.trainable_layers} layers train"
     if workload.lora_rank is not None:
         trains = f"LoRA of rank {workload.lora_rank} on every block, whose matrices are frozen"
     if workload.critic is not None:
@@ -119,13 +113,8 @@ def _option(value: Option) -> str:
 def _lengths(workload: Workload) -> str:
     if not workload.uneven:
         return f"{workload.prompt_tokens} prompt + {workload.new_tokens} new tokens"
-    prompt, response = (
-        f"{tokens}" if lengths is None else lengths.text()
-        for tokens, lengths in (
-            (workload.prompt_tokens, workload.prompt_lengths),
-            (workload.new_tokens, workload.lengths),
-        )
-    )
+    prompt = workload.prompt_lengths.text() if workload.prompt_lengths else workload.prompt_tokens
+    response = workload.lengths.text() if workload.lengths else workload.new_tokens
     return f"prompts of {prompt} and responses of {response} tokens"
 
 
@@ -155,8 +144,7 @@ def done_otherwise(row: Row) -> tuple:
     """Equal for rows that did the same: of a trainer its counts and the passes it makes; an engine's are as asked."""
     if row.setting.kind == "engine" or row.counts is None:
         return ()
-    known = {phase.name for phase in row.phases}
-    return (*(getattr(row.counts, name) for name in COUNTED), *(name in known for name in PASSES))
+    return (*(getattr(row.counts, name) for name in COUNTED), *(name in row.phase_names for name in PASSES))
 
 
 def otherwise(row: Row, other: Row) -> tuple[str, ...]:
@@ -169,6 +157,6 @@ def otherwise(row: Row, other: Row) -> tuple[str, ...]:
         if own is not None and theirs is not None and own != theirs
     ]
     counted += [f"{name.replace('_', ' ')} not told" for name, own, _ in both if own is None]
-    own, theirs = ({phase.name for phase in one.phases} for one in (row, other))
-    passes = [f"{'a' if name in own else 'no'} {name} pass" for name in PASSES if name in own ^ theirs]
+    differing = row.phase_names ^ other.phase_names
+    passes = [f"{'a' if name in row.phase_names else 'no'} {name} pass" for name in PASSES if name in differing]
     return (*counted, *passes)

@@ -1,7 +1,7 @@
 """A table on a terminal: in the widest of its forms that fits, with what that abbreviates and leaves out."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from rich import box
 from rich.console import Console
@@ -41,8 +41,7 @@ def cell(text: object) -> str:
     return escape(plain(str(text)))
 
 
-@dataclass(frozen=True)
-class Form:
+class Form(NamedTuple):
     """A way to show a table, with the line that explains its abbreviations, and the columns it has no room for."""
 
     rows: Sequence[Cells]
@@ -79,9 +78,9 @@ def print_line(text: str) -> None:
 
 
 def _drawn(form: Form) -> Table:
-    table = Table(box=box.SIMPLE_HEAD)
-    if form.compact:
-        table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True)
+    table = Table(
+        box=box.SIMPLE_HEAD, show_edge=not form.compact, pad_edge=not form.compact, collapse_padding=form.compact
+    )
     for title in form.rows[0]:
         table.add_column(title, justify="left" if title in _LEFT else "right")
     for row in form.rows:

@@ -1,11 +1,11 @@
 """Tables of finished cells, and their Markdown."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class Column:
+class Column(NamedTuple):
     """A header, and whether its cells are figures, which are aligned to the right."""
 
     title: str
@@ -31,8 +31,8 @@ class Notes:
         count = len(self._letters)
         return f"({self._letters.setdefault(text, 'abcdefghijklmnopqrstuvwxyz'[count % 26] * (count // 26 + 1))})"
 
-    def lines(self) -> tuple[str, ...]:
-        return tuple(f"({letter}) {text}." for text, letter in self._letters.items())
+    def __iter__(self) -> Iterator[str]:
+        return (f"({letter}) {text}." for text, letter in self._letters.items())
 
 
 def grid(table: Table, is_padded: bool = False) -> str:

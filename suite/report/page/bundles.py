@@ -1,21 +1,31 @@
-"""What the page has of single runs: where each bundle is, what was around it, and why it failed."""
+"""What the page has of single runs: where each bundle is, what was around it, why it failed, and one iteration of it,
+rank by rank: who worked, who waited, and what it held."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
+from suite.bundle.archive.opening import bundle_place
+from suite.bundle.event_fields import Iteration, Memory, Phase
+from suite.bundle.events import Events
+from suite.bundle.record import Record
+from suite.bundle.store import Bundle, DamagedBundle
 from suite.report.facts.entry import Entry
 from suite.report.facts.environment import facts_of
-from suite.report.facts.failures import FailureRow
 from suite.report.facts.model import ReportModel
 from suite.report.facts.pool import Row
+from suite.report.facts.suspect import FailureRow
 from suite.report.facts.variants import image_ids
 from suite.report.formatting.escape import visible
-from suite.report.formatting.numbers import moment
+from suite.report.formatting.numbers import counted, moment
 
 _MOST_LINES, _MOST_FAILURES = 40, 100
+#: Runs whose events are read, ranks that are shown of each, and bars of all together: so that pages stay small.
+MOST_RUNS, MOST_RANKS, MOST_BARS = 240, 32, 40_000
+_MICRO = 6
 
 
 def href(path: str, page: Path) -> str:
@@ -31,37 +41,27 @@ def runs_of(rows: Sequence[Row], entries: Sequence[Entry]) -> dict[int, list[Ent
 
 
 def runs_table(model: ReportModel, entries: Sequence[Entry], page: Path, most: int | None = None) -> dict[str, Any]:
-    """Every run, or the first ``most``, with its row, whether its figures are its own, and its evidence."""
+    """Every run, or the first ``most``."""
     runs = runs_of(model.rows, entries)
     ordered = [(row, entry) for row in model.rows for entry in runs[row.number]][:most]
-    rows = []
-    for row, entry in ordered:
-        record, validity = entry.record, entry.record.validity
-        rows.append(
-            (
-                row.name,
-                visible(record.run.id),
-                moment(record.run.started),
-                record.status,
-                validity.status if validity else "-",
-                visible("; ".join(validity.reasons), 400) if validity else "",
-                (entry.digest or "-")[: len("sha256:") + 16],
-            )
-        )
     titles = ("row", "run", "started", "status", "validity", "reasons", "digest of the bundle")
     return {
         "titles": titles,
         "rights": [False] * len(titles),
-        "rows": rows,
+        "rows": [_run_cells(row, entry) for row, entry in ordered],
         "links": {"column": 1, "hrefs": [href(entry.path, page) for _, entry in ordered]},
     }
 
 
-def environments(rows: Sequence[Row], entries: Sequence[Entry]) -> tuple[list[dict[str, str]], dict[int, int]]:
-    """Facts as `suite compare` reads them, each distinct set once, and by number of the row its place among these.
+def _run_cells(row: Row, entry: Entry) -> tuple[str, ...]:
+    record, validity = entry.record, entry.record.validity
+    doubts = (validity.status, visible("; ".join(validity.reasons), 400)) if validity else ("-", "")
+    digest = (entry.digest or "-")[: len("sha256:") + 16]
+    return (row.name, visible(record.run.id), moment(record.run.started), record.status, *doubts, digest)
 
-    What several runs of a row tell otherwise is joined by commas.
-    """
+
+def environments(rows: Sequence[Row], entries: Sequence[Entry]) -> tuple[list[dict[str, str]], dict[int, int]]:
+    """Facts as `suite compare` reads them, each distinct set once, and by number of the row its place among these."""
     runs = runs_of(rows, entries)
     ids = image_ids([entry.record for entry in entries])
     places: dict[tuple[tuple[str, str], ...], int] = {}
@@ -90,3 +90,115 @@ def _evidence(failure: FailureRow, first: Entry, page: Path) -> dict[str, Any]:
         "left_out": max(0, len(known) - _MOST_LINES),
         "bundles": [(visible(run), href(path, page)) for run, path in bundles][:_MOST_LINES],
     }
+
+
+class Bar(NamedTuple):
+    """A phase on one rank, in seconds: from ``start`` after the iteration's, ``work``, then ``wait`` for the others."""
+
+    phase: str
+    start: float
+    work: float
+    wait: float
+
+
+class RankTrace(NamedTuple):
+    """``held``: phase -> bytes at its peak, allocated on a GPU and resident on a CPU."""
+
+    rank: int
+    bars: tuple[Bar, ...]
+    held: dict[str, int]
+
+
+class Trace(NamedTuple):
+    """``iteration``: that whose seconds are the median of the run's counted ones. ``ranks``: of how many ``shown`` are
+    some."""
+
+    row: int
+    run: str
+    iteration: int
+    seconds: float
+    ranks: int
+    shown: tuple[RankTrace, ...]
+
+
+def traces_of(rows: Sequence[Row], entries: Sequence[Entry]) -> tuple[list[Trace], str]:
+    """A run of each row before the second of any; and what was left out, as a line.
+
+    Runs that did not succeed, asynchronous ones and those whose events cannot be read have none.
+    """
+    found: list[Trace] = []
+    candidates = list(_in_turns(rows, runs_of(rows, entries)))
+    bars = 0
+    for trace in filter(None, (_trace(row, entry) for row, entry in candidates[:MOST_RUNS])):
+        bars += sum(len(rank.bars) for rank in trace.shown)
+        if bars > MOST_BARS:
+            break
+        found.append(trace)
+    left = len(candidates) - len(found)
+    found.sort(key=lambda trace: (trace.row, trace.run))
+    known = f"{counted(len(found), 'run')} can be chosen; the iterations of {left:,} more are in their bundles alone."
+    return found, known if left > 0 else ""
+
+
+def _in_turns(rows: Sequence[Row], runs: Mapping[int, Sequence[Entry]]) -> Iterator[tuple[Row, Entry]]:
+    """Runs that may have a trace: the first of every row, then the second."""
+    queues = [
+        [(row, one) for one in runs[row.number] if one.record.status == "ok" and one.record.iterations.seconds]
+        for row in rows
+        if not row.setting.asynchronous
+    ]
+    for turn in zip_longest(*queues):
+        yield from filter(None, turn)
+
+
+def _trace(row: Row, entry: Entry) -> Trace | None:
+    iteration = median_iteration(entry.record)
+    try:
+        events = Bundle(bundle_place(entry.path)).events(entry.manifest)
+    except (DamagedBundle, OSError):
+        return None
+    ranks = [one for rank in sorted(events.ranks) if (one := _rank(events, rank, iteration)).bars]
+    if not ranks:
+        return None
+    seconds = entry.record.iterations.seconds[iteration]
+    return Trace(row.number, visible(entry.record.run.id), iteration, seconds, len(ranks), _few(ranks))
+
+
+def median_iteration(record: Record) -> int:
+    """Of the iterations that count, that of the median in seconds; of an even number the quicker one in the middle."""
+    seconds = record.iterations.seconds
+    ordered = sorted(record.counted or range(len(seconds)), key=lambda at: (seconds[at], at))
+    return ordered[(len(ordered) - 1) // 2]
+
+
+def _rank(events: Events, rank: int, iteration: int) -> RankTrace:
+    """By the rank's own clock: where an iteration's event was written, its seconds before are its start."""
+    done = next((one for one in events.of(rank, Iteration) if one.iteration == iteration), None)
+    timed = [one for one in events.of(rank, Phase) if one.iteration == iteration]
+    if done is None or not timed:
+        return RankTrace(rank, (), {})
+    begin = done.time - done.seconds
+    bars, before = [], 0.0
+    for one in timed:
+        start = max(before, one.time - begin - one.seconds - one.wait_seconds)
+        times = (round(seconds, _MICRO) for seconds in (start, one.seconds, one.wait_seconds))
+        bars.append(Bar(visible(one.phase, 40), *times))
+        before = start + one.seconds + one.wait_seconds
+    held = {
+        visible(one.phase, 40): one.peak_allocated_bytes
+        for one in events.of(rank, Memory)
+        if one.iteration == iteration and one.peak_allocated_bytes is not None
+    }
+    return RankTrace(rank, tuple(bars), held)
+
+
+def _few(ranks: Sequence[RankTrace]) -> tuple[RankTrace, ...]:
+    """All, or as many as can be told apart: the one that works longest, the one that works least, and evenly between
+    the others by their number."""
+    if len(ranks) <= MOST_RANKS:
+        return tuple(ranks)
+    worked = {one.rank: sum(bar.work for bar in one.bars) for one in ranks}
+    chosen = {max(worked, key=lambda rank: worked[rank]), min(worked, key=lambda rank: worked[rank])}
+    step = len(ranks) / (MOST_RANKS - len(chosen))
+    chosen |= {ranks[int(place * step)].rank for place in range(MOST_RANKS - len(chosen))}
+    return tuple(one for one in ranks if one.rank in chosen)

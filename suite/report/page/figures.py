@@ -1,15 +1,16 @@
-"""What the page shows, as data: the report's blocks, and the figures that its script draws, with the text that the
-Markdown has.
-"""
+"""What the page shows, as data: the report's blocks, and figures that its script draws, with the Markdown's text."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from suite.report.charts import Chart, Curve, Line, Mark, Ratios
+from suite.report import charts
 from suite.report.facts.entry import RUNS_TO_PUBLISH
+from suite.report.facts.model import ReportModel
 from suite.report.facts.pool import Row
+from suite.report.facts.scaling import Curve
 from suite.report.formatting.escape import plain, spans, visible
 from suite.report.formatting.grid import Table
+from suite.report.formatting.numbers import counted, interval
 from suite.report.text.markdown import anchor
 from suite.report.text.section import Block, Bullets, Heading, Listing, Part, Pointers
 
@@ -52,47 +53,53 @@ def row_data(row: Row, href: str, environment: int) -> dict[str, Any]:
 
 def _doubts(row: Row) -> list[str]:
     """In the words that the tables have: why a reader should look twice."""
-    words = []
-    if row.holds_suspect:
-        words.append("suspect runs" if row.is_ranked else "all runs suspect, not ranked")
-    if row.unsteady_runs:
-        words.append("unsteady")
-    if row.two_modes:
-        words.append("two modes")
-    if 0 < len(row.measured) < RUNS_TO_PUBLISH:
-        words.append("too few runs to publish")
-    return words
+    doubts = {
+        "suspect runs" if row.is_ranked else "all runs suspect, not ranked": row.holds_suspect,
+        "unsteady": row.unsteady_runs,
+        "two modes": row.two_modes,
+        "too few runs to publish": 0 < len(row.measured) < RUNS_TO_PUBLISH,
+    }
+    return [words for words, is_so in doubts.items() if is_so]
 
 
-def chart_data(chart: Chart) -> dict[str, Any]:
-    keys = {name: vars(key) for name, key in chart.keys.items()}
+def chart_data(chart: charts.Chart) -> dict[str, Any]:
+    keys = {name: key._asdict() for name, key in chart.keys.items()}
     return {**vars(chart), "keys": keys, "lines": _lines(chart.lines)}
 
 
-def _lines(lines: Sequence[Line]) -> list[list[Any]]:
+def _lines(lines: Iterable[charts.Line]) -> list[list[Any]]:
     """As ``rows.js`` reads them: of each its row, text and marks, these of key, value, bounds and text."""
-    return [[line.row.number, line.text, list(map(_mark, line.marks))] for line in lines]
+    return [[line.row.number, line.text, line.marks] for line in lines]
 
 
-def _mark(mark: Mark) -> list[Any]:
-    return [mark.key, mark.value, mark.low, mark.high, mark.text]
-
-
-def ratio_data(one: Ratios) -> dict[str, Any]:
-    parts = [[*_mark(mark), verdict] for mark, verdict in one.parts]
-    return {"row": one.row.number, "best": one.best.number, "where": visible(one.where), "parts": parts}
+def ratios(model: ReportModel) -> Iterator[dict[str, Any]]:
+    """Rates of a row over those of the best of its group: of the whole iteration, then of the main phases."""
+    for group in model.ranking.groups:
+        best, *others = group.places
+        for one in others:
+            of_phases = ((part.name, part.ratio, part.verdict or "") for part in one.by_phase)
+            yield {
+                "row": one.row.number,
+                "best": best.row.number,
+                "where": visible(f"{group.size}, {counted(group.ranks, 'rank')}"),
+                "parts": [
+                    [name, ratio.value, ratio.low, ratio.high, interval(ratio, bound_digits=1), verdict]
+                    for name, ratio, verdict in (("whole iteration", one.ratio, one.verdict), *of_phases)
+                ],
+            }
 
 
 def curve_data(curve: Curve) -> dict[str, Any]:
-    known = {"kind": curve.kind, "base": curve.base.number, "label": visible(curve.label)}
-    return {**known, "lines": _lines(curve.lines)}
+    base = curve.base
+    label = visible(f"{base.size} {base.backend} {base.strategy}")
+    return {"kind": curve.kind, "base": base.number, "label": label, "lines": _lines(charts.points(curve))}
 
 
 Shown = dict[str, Any]
 
 
 def of_part(part: Part, pictures: Sequence[str], tables: list[Shown]) -> Shown:
-    """A part with its tables moved to ``tables``; a table's caption is the last line before it."""
+    """With its tables moved to ``tables``; a table's caption is the last line before it."""
     blocks: list[Shown] = []
     caption = part.heading
     for block in part.blocks:

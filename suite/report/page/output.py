@@ -1,6 +1,8 @@
-"""The report as one page: what it shows, put together and written at once."""
+"""The report as one HTML file that needs nothing else: text, data, scripts and styles inside, and a policy that allows
+only these."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,15 +11,26 @@ from suite.bundle.files import replace_atomically
 from suite.report import charts
 from suite.report.facts.entry import Entry
 from suite.report.facts.model import ReportModel
+from suite.report.formatting.escape import visible
+from suite.report.formatting.html import in_script, policy, source
 from suite.report.formatting.numbers import number
-from suite.report.page import bundles, figures, traces
-from suite.report.page.shell import render
+from suite.report.page import bundles, figures
 from suite.report.text.answer import answer
 from suite.report.text.section import Section, parts_of
 from suite.report.text.sections import SECTIONS
 from suite.spec.base import UsageError
 from suite.spec.phases import ALL
 
+HERE = Path(__file__).parent
+_STYLES = ("tokens.css", "shell.css", "controls.css", "table.css", "chart.css", "print.css", "report.css")
+#: In the order in which they stand in the file: drawing, tables and the choice of light or dark, then each picture.
+_SCRIPTS = (
+    *("dom.js", "theme.js", "format.js", "save.js", "table.js", "inspect.js", "chart.js", "selection.js", "rows.js"),
+    *("lines.js", "scaling.js", "ratios.js", "iteration.js", "differences.js", "report.js"),
+)
+#: The style that the plotting library puts into each picture, for its class ``plot``: allowed by its hash.
+_PICTURE_STYLE = "picture.css"
+_VENDOR = json.loads((HERE / "vendor" / "vendor.json").read_text(encoding="utf-8"))
 PAGE_SCHEMA = "suite/page/1"
 #: Heading of a part of the report -> the pictures that are shown below it, by their names in ``report.js``.
 PICTURES = {
@@ -35,7 +48,7 @@ MOST_LISTED = 1000
 
 @dataclass(frozen=True)
 class WrittenPage:
-    """``size_bytes``: of the file, which is all there is. ``cut``: what was left out for its size; empty: nothing."""
+    """``cut``: what was left out for its size."""
 
     path: Path
     size_bytes: int
@@ -57,15 +70,15 @@ def page_text(
     shown_parts = [figures.of_part(part, PICTURES.get(part.heading, ()), tables) for part in parts]
     environments, environment_of = bundles.environments(model.rows, entries)
     by_path = {row.number: bundles.href(row.path, path) for row in model.rows}
-    shown, left_out = ([], "") if is_cut else traces.traces_of(model.rows, entries)
+    shown, left_out = ([], "") if is_cut else bundles.traces_of(model.rows, entries)
     data = {
         "schema": PAGE_SCHEMA,
         "rows": [figures.row_data(row, by_path[row.number], environment_of[row.number]) for row in model.rows],
         "charts": _charts(model),
         "facets": figures.FACETS,
         "phases": [{"name": one.name, "label": one.label, "colour": one.colour} for one in ALL],
-        "ratios": [figures.ratio_data(one) for one in charts.ratios(model) if one.row is not one.best],
-        "curves": list(map(figures.curve_data, charts.curves(model))),
+        "ratios": list(figures.ratios(model)),
+        "curves": list(map(figures.curve_data, model.scaling.curves)),
         "traces": [trace._asdict() for trace in shown],
         "tracesLeftOut": left_out,
         "environments": environments,
@@ -80,7 +93,7 @@ def page_text(
         "schema": PAGE_SCHEMA,
     }
     tables.append(bundles.runs_table(model, entries, path, MOST_LISTED if is_cut else None))
-    return render(model.title, values, {"report": data, "tables": tables})
+    return _rendered(model.title, values, {"report": data, "tables": tables})
 
 
 def _charts(model: ReportModel) -> dict[str, list[dict[str, Any]]]:
@@ -98,8 +111,7 @@ def _cut(runs: int) -> str:
 
 
 def write_page(model: ReportModel, entries: Sequence[Entry], path: Path, first: Sequence[Section] = ()) -> WrittenPage:
-    """Write ``path``, which is replaced at once; the same runs at the same places give the same bytes.
-    ``first``: sections that come before its own.
+    """Replace ``path`` at once; the same runs at the same places give the same bytes.
 
     Raises UsageError when it cannot be written, or would be too large whatever is left out.
     """
@@ -108,14 +120,42 @@ def write_page(model: ReportModel, entries: Sequence[Entry], path: Path, first: 
     text, cut = page_text(model, entries, path, first), ""
     if len(text.encode()) > MOST_BYTES:
         text, cut = page_text(model, entries, path, first, is_cut=True), _cut(len(entries))
-        if len(text.encode()) > MOST_BYTES:
-            raise UsageError(
-                f"{path} would have {len(text.encode()) >> 20} MiB, more than the {MOST_BYTES >> 20} of a page: report "
-                "fewer folders at once, or write Markdown with --output"
-            )
+    size = len(text.encode())
+    if size > MOST_BYTES:
+        raise UsageError(
+            f"{path} would have {size >> 20} MiB, more than the {MOST_BYTES >> 20} of a page: report fewer folders at "
+            "once, or write Markdown with --output"
+        )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"cannot write {error.filename or path}: {error.strerror or error}") from error
     replace_atomically(path, text)
-    return WrittenPage(path, len(text.encode()), cut)
+    return WrittenPage(path, size, cut)
+
+
+def _rendered(title: str, values: Mapping[str, Any], data: Mapping[str, Any]) -> str:
+    """``values``: what the template shows, every one of them escaped. ``data``: name -> what ``dom.js`` reads by
+    ``pageData(name)``."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    libraries = [_text("vendor", one["file"]) for one in _VENDOR["libraries"]]
+    own = "\n".join(_text("script", name) for name in _SCRIPTS)
+    scripts = [*libraries, f'"use strict";\n(() => {{\n{own}\n}})();\n']
+    style = "\n".join(_text("style", name) for name in _STYLES)
+    environment = Environment(
+        loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    return environment.get_template("report.html.jinja").render(
+        **values,
+        title=visible(title),
+        policy=policy(scripts, [style, _text("style", _PICTURE_STYLE).removesuffix("\n")], "img-src data:"),
+        scripts=scripts,
+        style=style,
+        data={name: in_script(value) for name, value in data.items()},
+        libraries=[{**one, "licence_text": _text("vendor", one["licence_file"])} for one in _VENDOR["libraries"]],
+    )
+
+
+def _text(folder: str, name: str) -> str:
+    return source(HERE / folder / name)

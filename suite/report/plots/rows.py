@@ -15,7 +15,7 @@ from suite.report.facts.pool import Row
 from suite.report.formatting.escape import drawable
 from suite.report.formatting.numbers import counted
 from suite.report.plots import style
-from suite.report.plots.series import backend_colours, bars
+from suite.report.plots.style import backend_colours, bars
 from suite.spec.phases import ALL
 
 #: relative luminance (WCAG 2.1) below which white ink reads better than dark
@@ -146,8 +146,7 @@ def _line(axes: Axes, keys: Mapping[str, Key], line: Line, height: float, backen
 
 
 def _log_axis(axes: Axes, chart: Chart, lines: Sequence[Line]) -> list[Line2D]:
-    """With room beside the marks; of intervals, which may be wild, only so much. A limit is an entry of the legend,
-    which is returned."""
+    """With room beside the marks, and for so much of intervals, which may be wild; the legend's entry of a limit."""
     handles = []
     if chart.limit:
         value, name = chart.limit

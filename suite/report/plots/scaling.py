@@ -7,27 +7,27 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from suite.report.charts import Curve, curves
 from suite.report.facts.model import ReportModel
+from suite.report.facts.scaling import Curve
 from suite.report.formatting.escape import drawable
 from suite.report.formatting.numbers import number
-from suite.report.plots import series, style
-from suite.report.plots.series import Series
+from suite.report.plots import style
+from suite.report.plots.style import Series
 
 _MOST_TICKS = 6
 
 
 def figure(model: ReportModel) -> Figure | None:
     """Null where there is no curve."""
-    every = curves(model)
+    every = model.scaling.curves
     if not every:
         return None
     kinds = [kind for kind in ("weak", "strong") if any(curve.kind == kind for curve in every)]
     all_sizes = {kind: list(dict.fromkeys(curve.base.size for curve in every if curve.kind == kind)) for kind in kinds}
-    sizes = {kind: series.spread(all_sizes[kind], series.MOST_PANELS) for kind in kinds}
+    sizes = {kind: style.spread(all_sizes[kind], style.MOST_PANELS) for kind in kinds}
     shown = [curve for curve in every if curve.base.size in sizes[curve.kind]]
-    colours = series.backend_colours(model.rows)
-    lines, more = series.series_of((curve.base for curve in shown), colours, by_scaling=False)
+    colours = style.backend_colours(model.rows)
+    lines, more = style.series_of((curve.base for curve in shown), colours, by_scaling=False)
     drawn = style.new_figure(0.4 + 2.3 * len(kinds))
     columns = max(map(len, sizes.values()))
     axes = drawn.subplots(
@@ -44,10 +44,10 @@ def figure(model: ReportModel) -> Figure | None:
         for panel in axes[row, len(sizes[kind]) :]:
             panel.set_axis_off()
     cut = _axes(axes[0, 0], shown)
-    legend = series.handles(lines)
+    legend = style.handles(lines)
     legend.append(Line2D([], [], color=style.FAINT, linestyle=":", label="ideal"))
     omitted = sum(len(all_sizes[kind]) - len(sizes[kind]) for kind in kinds)
-    note = " ".join(filter(None, (series.left_out(((omitted, "size"), (more, "series"))), cut)))
+    note = " ".join(filter(None, (style.left_out(((omitted, "size"), (more, "series"))), cut)))
     style.frame(drawn, legend, note, left=0.8, right=0.1, bottom=0.45, top=0.25)
     return drawn
 
@@ -62,7 +62,7 @@ def _panel(axes: Axes, lines: Sequence[Series], curves: Sequence[Curve]) -> None
         # a little to the right, so that no error bar hides another
         offset = min(0.03, 0.1 / len(lines)) * (lines.index(line) - (len(lines) - 1) / 2)
         aside = (curve.ranks[-1] / curve.ranks[0]) ** offset
-        series.draw_line(axes, line, [count * aside for count in curve.ranks], curve.etas, width=1.2)
+        style.draw_line(axes, line, [count * aside for count in curve.ranks], curve.etas, width=1.2)
     if len(drawn) > 1:
         _last_value(axes, *drawn[0], above=False)
     if drawn:
@@ -88,7 +88,7 @@ def _axes(axes: Axes, curves: Sequence[Curve]) -> str:
     ranks = sorted({count for curve in curves for count in curve.ranks})
     axes.set_xscale("log", base=2)
     axes.set_xlim(ranks[0] / 1.25, ranks[-1] * (ranks[-1] / ranks[0]) ** 0.28)
-    axes.xaxis.set_major_locator(FixedLocator(series.spread(ranks, _MOST_TICKS)))
+    axes.xaxis.set_major_locator(FixedLocator(style.spread(ranks, _MOST_TICKS)))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0f}")
     etas = [eta for curve in curves for eta in curve.etas[1:]]

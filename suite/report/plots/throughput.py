@@ -1,18 +1,18 @@
 """Samples per second by model size, one panel per number of ranks; below, the rate against the best of equal work."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from suite.report import charts
 from suite.report.facts.model import ReportModel
 from suite.report.facts.pool import Row
 from suite.report.formatting.escape import drawable
 from suite.report.formatting.numbers import counted
-from suite.report.plots import series, style
-from suite.report.plots.series import Series
+from suite.report.plots import style
+from suite.report.plots.style import Series
 from suite.stats.intervals import Interval
 
 #: Below this span of rates a linear axis from zero shows more than a logarithmic one.
@@ -26,11 +26,11 @@ def figure(model: ReportModel) -> Figure | None:
         return None
     all_sizes = list(dict.fromkeys(row.size for row in model.rows))
     all_ranks = sorted({row.ranks for row in model.rows})
-    sizes, ranks = series.spread(all_sizes, series.MOST_SIZES), series.spread(all_ranks, series.MOST_PANELS)
+    sizes, ranks = style.spread(all_sizes, style.MOST_SIZES), style.spread(all_ranks, style.MOST_PANELS)
     rows = [row for row in model.rows if row.size in set(sizes) and row.ranks in set(ranks)]
-    lines, more = series.series_of(rows, series.backend_colours(model.rows))
+    lines, more = style.series_of(rows, style.backend_colours(model.rows))
     rates = {row.number: row.samples_per_second for row in rows if row.samples_per_second}
-    ratios = {one.row.number: one.parts[0][0].interval for one in charts.ratios(model)}
+    ratios = {one.row.number: one.ratio for group in model.ranking.groups for one in group.places}
     drawn = style.new_figure(4.6 if ratios else 3.2)
     heights = [2, 1] if ratios else [1]
     axes = drawn.subplots(
@@ -51,8 +51,8 @@ def figure(model: ReportModel) -> Figure | None:
         notes.append(_ratio_axis(axes[1, 0], [ratios[row.number] for row in rows if row.number in ratios]))
     omitted = ((len(all_sizes) - len(sizes), "size"), (len(all_ranks) - len(ranks), "rank count"), (more, "series"))
     bottom = 0.55 if _rotation(sizes, ranks) else 0.3
-    note = " ".join(dict.fromkeys(text for text in (series.left_out(omitted), *notes) if text))
-    legend = series.handles(lines)
+    note = " ".join(dict.fromkeys(text for text in (style.left_out(omitted), *notes) if text))
+    legend = style.handles(lines)
     if any(not row.measured for row in rows):
         legend.append(Line2D([], [], color=style.INK, marker="x", linewidth=0, label="no run succeeded"))
     style.frame(drawn, legend, note, left=0.8, right=0.1, bottom=bottom, top=0.25)
@@ -62,16 +62,13 @@ def figure(model: ReportModel) -> Figure | None:
 def _rate_axis(axes: Axes, rates: Sequence[Interval]) -> str:
     """Shared by the upper panels; returns the note on intervals that are cut."""
     values = [rate.value for rate in rates]
-    if max(values) / min(values) < _LEAST_LOG_SPAN:
-        shown = (0.0, 1.1 * style.limits(rates, reach=1.5)[1])
-        axes.set_ylim(*shown)
-        axes.set_ylabel("samples/s")
-    else:
-        low, high = style.limits(rates, reach=2.5)
-        shown = (low / 1.2, high * 1.2)
-        axes.set_ylim(*shown)
+    is_linear = max(values) / min(values) < _LEAST_LOG_SPAN
+    low, high = style.limits(rates, reach=1.5 if is_linear else 2.5)
+    shown = (0.0, 1.1 * high) if is_linear else (low / 1.2, high * 1.2)
+    axes.set_ylim(*shown)
+    axes.set_ylabel("samples/s" if is_linear else "samples/s (log)")
+    if not is_linear:
         style.plain_log(axes, "y")
-        axes.set_ylabel("samples/s (log)")
     return style.cut_note(rates, shown)
 
 
@@ -95,23 +92,16 @@ def _panel(
     for index, line in enumerate(lines):
         rows = [row for row in line.rows if row.ranks == ranks and row.number in figures]
         found = [figures[row.number] for row in rows]
-        series.draw_line(axes, line, _positions(rows, sizes, index, lines), found, width)
+        style.draw_line(axes, line, _positions(rows, sizes, index, lines), found, width)
     axes.set_xlim(-0.5, len(sizes) - 0.5)
     axes.grid(axis="x", visible=False)
 
 
 def _failed(axes: Axes, lines: Sequence[Series], sizes: Sequence[str], ranks: int) -> None:
+    look: dict[str, Any] = {"marker": "x", "linewidth": 0, "transform": axes.get_xaxis_transform()}
     for index, line in enumerate(lines):
         rows = [row for row in line.rows if row.ranks == ranks and not row.measured]
-        positions = _positions(rows, sizes, index, lines)
-        axes.plot(
-            positions,
-            [0.04] * len(positions),
-            color=line.colour,
-            marker="x",
-            linewidth=0,
-            transform=axes.get_xaxis_transform(),
-        )
+        axes.plot(_positions(rows, sizes, index, lines), [0.04] * len(rows), color=line.colour, **look)
 
 
 def _positions(rows: Sequence[Row], sizes: Sequence[str], index: int, lines: Sequence[Series]) -> list[float]:

@@ -1,7 +1,4 @@
-"""Histories to draw: points with their intervals, levels, and where these changed, at their places on the picture.
-
-``templates/chart.html.jinja`` has the SVG.
-"""
+"""Histories to draw (``templates/chart.html.jinja``): points, levels, and where these changed, at their places."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -9,7 +6,7 @@ from typing import Any
 
 from suite.report.formatting.escape import visible
 from suite.report.formatting.numbers import counted, decimals, interval, moment
-from suite.report.site.history import Point, Series
+from suite.report.site.history import LevelChange, Point, Series
 
 _WIDTH, _HEIGHT = 960, 320
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 948, 14, 280
@@ -41,7 +38,7 @@ def picture(series: Series) -> dict[str, Any]:
         "label": visible(f"Samples per second of {series.name}, {len(points)} points in time"),
         "grid": [(y(step), text) for step, text in _steps(y)],
         "dates": [(x(place), moment(points[place].started)[:10]) for place in range(0, len(points), every)],
-        "doubts": [_doubt(change.direction, change.first, change.last, change.after, x) for change in series.changes],
+        "doubts": [_doubt(change, x) for change in series.changes],
         "levels": _levels(series, x, y),
         "points": [_point(point, place, x, y) for place, point in enumerate(points)],
     }
@@ -88,12 +85,12 @@ def _steps(y: _Scale) -> list[tuple[float, str]]:
     return [(one, f"{one:,.{digits}f}") for one in steps]
 
 
-def _doubt(direction: str, first: int, last: int, after: int, x: _Scale) -> tuple[str, float, float, float]:
+def _doubt(change: LevelChange, x: _Scale) -> tuple[str, float, float, float]:
     """Where a change may be, from and how wide, and where it most likely is."""
-    start, end = x(first - 0.5), x(last - 0.5)
-    if first == last:
+    start, end = x(change.first - 0.5), x(change.last - 0.5)
+    if change.first == change.last:
         start, end = start - 3, end + 3
-    return direction, start, round(end - start, 1), x(after - 0.5)
+    return change.direction, start, round(end - start, 1), x(change.after - 0.5)
 
 
 def _levels(series: Series, x: _Scale, y: _Scale) -> list[tuple[float, float, float]]:

@@ -10,15 +10,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Literal
 
-from suite.report.site.gathering import Gathered
-from suite.report.site.runs import UNKNOWN_MACHINE, RunFacts
+from suite.report.site.runs import UNKNOWN_MACHINE, Gathered, RunFacts
 from suite.spec.base import digest
 from suite.stats.changes import History, find_changes
 from suite.stats.intervals import Interval, RunSeconds, log_rates, pooled_rate
 from suite.stats.moderated import LEAST_SPREAD, mean_of
 
-#: States that are counted beside the runs of a point.
-_WITHOUT_RATE = ("failed", "interrupted", "invalid", "rateless", "left out")
 #: Fewer degrees of freedom than this do not tell how far runs of one point spread.
 _FEWEST_DEGREES = 3
 #: A 95 % interval of normal noise is so many standard errors wide.
@@ -31,8 +28,8 @@ Direction = Literal["slower", "faster"]
 
 @dataclass(frozen=True)
 class Point:
-    """The runs of a series in one folder with the same versions. ``measured``: those with a rate, without suspect ones
-    where there are others; ``lost``: how many have none, by state, with the first reason each."""
+    """The runs of a series in one folder with the same versions. ``measured``: without suspect ones where there are
+    others; ``lost``: how many have no rate, by state, with the first reason each."""
 
     id: str
     folder: str
@@ -70,8 +67,7 @@ class PhaseChange:
 @dataclass(frozen=True)
 class LevelChange:
     """A change of a series: between ``before`` and ``after``, by their places among the points with a rate; the true
-    place is one of ``first`` to ``last``. ``ratio``: rate after over before. ``versions``: name, before and after.
-    """
+    place is one of ``first`` to ``last``. ``ratio``: rate after over before. ``versions``: name, before and after."""
 
     before: int
     after: int
@@ -116,8 +112,7 @@ class Series:
 
 
 def histories(found: Gathered, names: Mapping[Path, str]) -> tuple[Series, ...]:
-    """Every series, by machine, then size, then the rest of its name. ``names``: of each folder that was read, what
-    pages call it."""
+    """By machine, then size, then the rest of the name. ``names``: what pages call each folder that was read."""
     by_series: dict[str, list[RunFacts]] = defaultdict(list)
     for run, series in zip(found.runs, _series_of(found), strict=True):
         by_series[series].append(run)
@@ -142,11 +137,9 @@ def _series_of(found: Gathered) -> list[str]:
     assigned = []
     for run in found.runs:
         candidates = known[like[run.series]]
-        only = next(iter(candidates)) if len(candidates) == 1 and run.series not in candidates else run.series
-        is_lost = not run.counted and found.series[run.series]["machine"] in (
-            UNKNOWN_MACHINE,
-            found.series[only]["machine"],
-        )
+        only = next(iter(candidates)) if len(candidates) == 1 else run.series
+        machines = (UNKNOWN_MACHINE, found.series[only]["machine"])
+        is_lost = not run.counted and found.series[run.series]["machine"] in machines
         assigned.append(only if is_lost else run.series)
     return assigned
 
@@ -158,8 +151,7 @@ def _without_outcome(facts: Mapping[str, Any]) -> tuple:
 
 
 def _label(names: Mapping[str, str], path: str) -> str:
-    """How pages call the folder that a bundle lies in: below the last part of what was named, so that no page tells
-    where that lies."""
+    """Of a bundle's folder: below the last part of what was named, so that no page tells where that is."""
     for folder, name in names.items():
         if path == folder:
             return name
@@ -200,15 +192,10 @@ def _point(series: str, folder: str, runs: Sequence[RunFacts]) -> Point:
     with_rate = [(run, rate) for run in runs if (rate := run.measured()) is not None]
     quiet = [(run, rate) for run, rate in with_rate if run.state == "ok"]
     used = quiet or with_rate
-    first: dict[str, str] = {}
-    lost: dict[str, int] = defaultdict(int)
+    lost: dict[str, list[str]] = defaultdict(list)
     for run in runs:
-        if run.state in _WITHOUT_RATE:
-            first.setdefault(run.state, run.note)
-            lost[run.state] += 1
-    if quiet and len(with_rate) > len(quiet):
-        lost["suspect"] = len(with_rate) - len(quiet)
-        first["suspect"] = next(run.note for run, _ in with_rate if run.state == "suspect")
+        if run.state not in ("ok", "suspect") or (quiet and run.state == "suspect"):
+            lost[run.state].append(run.note)
     (one, rate) = used[0] if used else (None, None)
     names = [name for name in (used[0][0].phases if used else ()) if all(name in run.phases for run, _ in used)]
     return Point(
@@ -221,14 +208,14 @@ def _point(series: str, folder: str, runs: Sequence[RunFacts]) -> Point:
         measured=tuple(rate for _, rate in used),
         own=Interval(rate.rate, one.low, one.high) if one is not None and rate is not None else None,
         is_suspect=bool(with_rate) and not quiet,
-        lost=tuple((state, lost[state], first[state]) for state in sorted(lost)),
+        lost=tuple((state, len(notes), notes[0]) for state, notes in sorted(lost.items())),
         phases=tuple((name, mean_of([run.phases[name] for run, _ in used])) for name in names),
     )
 
 
 def _changes(points: Sequence[Point]) -> History:
-    """Of the points' mean log rates. Their noise is what a point has beside its runs (the machine on that day), the
-    same for all, and the spread of its runs over their number."""
+    """Of the points' mean log rates. Noise: what a point has beside its runs (the machine on that day), the same for
+    all, and the spread of its runs over their number."""
     logs = [log_rates(point.measured) for point in points]
     means = [mean_of(each) for each in logs]
     if not means:
@@ -281,10 +268,9 @@ def changed_versions(before: Mapping[str, str], after: Mapping[str, str]) -> tup
 
 def _phase_changes(before: Sequence[Point], after: Sequence[Point]) -> tuple[PhaseChange, ...]:
     """Mean over the points of both levels, where all of them tell the phase."""
-    known = [dict(point.phases) for point in (*before, *after)]
-    names = [name for name in known[0] if all(name in one for one in known)]
-    first, second = known[: len(before)], known[len(before) :]
+    first, second = ([dict(point.phases) for point in side] for side in (before, after))
     return tuple(
         PhaseChange(name, mean_of([one[name] for one in first]), mean_of([one[name] for one in second]))
-        for name in names
+        for name in first[0]
+        if all(name in one for one in (*first, *second))
     )

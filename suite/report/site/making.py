@@ -6,17 +6,16 @@ from typing import Any
 
 from suite.bundle.archive.opening import Opened
 from suite.bundle.cache.survey import Surveyed
-from suite.report.site.gathering import Gathered, gather
 from suite.report.site.history import Series, histories
-from suite.report.site.pages import Site, change_title, compare_page, feed, index_page, regressions, series_page
-from suite.report.site.written import Summary
+from suite.report.site.output import Summary
+from suite.report.site.pages import Site, change_title, compare_page, feed, index_page, series_page
+from suite.report.site.runs import Gathered, gather
 
 
 def make_site(
     bundles: Sequence[Surveyed], names: Mapping[Path, str], places: Opened, title: str
 ) -> tuple[Gathered, Site, Summary]:
-    """What it is made of, itself, and what is told of it. ``names``: of each folder that was searched, what pages call
-    it."""
+    """What it is made of, itself, and what is told of it. ``names``: what pages call each folder."""
     found = gather(bundles, places.holds)
     found.told = list(map(places.shown, found.told))
     series = histories(found, names)
@@ -37,7 +36,7 @@ def _summary(found: Gathered, series: Sequence[Series]) -> Summary:
     return Summary(
         runs=len(found.runs),
         points=sum(len(one.points) for one in series),
-        regressions=regressions(series),
+        regressions=sum(change.direction == "slower" for _, change in changes),
         changes=[f"{one.name} on {one.facts['machine']}: {change_title(one, change)}" for one, change in changes],
         series=[_series_json(one) for one in series],
         told=found.told,

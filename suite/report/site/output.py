@@ -1,30 +1,128 @@
-"""A site on disk: only pages whose text is another one are written."""
+"""A site on disk: only pages whose text is another one are written, and where nothing changed nothing is read."""
 
 import hashlib
 import json
 import os
 import re
-import stat
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from suite.bundle.archive.opening import Opened, opened
-from suite.bundle.cache.survey import survey
+from suite.bundle.cache.code import ROOMS, code_key
+from suite.bundle.cache.database import Database
+from suite.bundle.cache.place import cache_folder
+from suite.bundle.cache.survey import Surveyed, survey
 from suite.bundle.walk import is_trial
-from suite.report.site.written import SITE_SCHEMA, LastTime, WrittenSite, made_of
+from suite.report.formatting.escape import visible
+from suite.report.formatting.numbers import counted
 from suite.spec import foreign
 from suite.spec.base import UsageError, printable
 
 if TYPE_CHECKING:
     from suite.report.site.pages import Site
 
+SITE_SCHEMA = "suite/site/1"
 #: Lists what the site was made of and holds.
 MANIFEST = "site.json"
 _PAGE = re.compile(r"(?:index|compare)\.html|feed\.xml|series/[0-9a-f]{12}\.html")
 TITLE = "History of measured throughput"
 _MOST_URL_CHARACTERS = 2000
+_MOST_SHOWN = 10
+
+
+@dataclass(frozen=True)
+class Summary:
+    """``changes`` of level: a line each, the latest first; ``series``: with their changes, for programs; ``told``: what
+    a reader must know of the reading."""
+
+    runs: int
+    points: int
+    regressions: int
+    changes: list[str]
+    series: list[dict[str, Any]]
+    told: list[str]
+
+
+@dataclass(frozen=True)
+class WrittenSite:
+    """``written``, ``kept`` and ``removed``: pages; ``read``: bundles that were read, of ``summary.runs``."""
+
+    path: Path
+    summary: Summary
+    read: int
+    written: int
+    kept: int
+    removed: int
+
+    def lines(self) -> Iterator[str]:
+        """For a reader: what was done, and each change of level, the latest first."""
+        summary = self.summary
+        for line in summary.changes[:_MOST_SHOWN]:
+            yield printable(line)
+        if len(summary.changes) > _MOST_SHOWN:
+            yield f"and {len(summary.changes) - _MOST_SHOWN} more changes of level"
+        read = f"{self.read:,} of them read now" if self.read < summary.runs else "all read now"
+        yield (
+            f"{counted(summary.runs, 'run')} ({read}), {summary.points:,} points, {len(summary.series):,} series, "
+            f"{counted(len(summary.changes), 'change')} of level"
+        )
+        yield printable(f"wrote {self.path / 'index.html'}: {self.written} pages written, {self.kept} as they were")
+
+    def warnings(self) -> list[str]:
+        return [visible(line, 400) for line in self.summary.told]
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "schema": SITE_SCHEMA,
+            "path": str(self.path),
+            "runs": self.summary.runs,
+            "runs_read": self.read,
+            "pages": {"written": self.written, "kept": self.kept, "removed": self.removed},
+            "regressions": self.summary.regressions,
+            "told": self.summary.told,
+            "series": self.summary.series,
+        }
+
+
+def made_of(words: Sequence[Any], bundles: Sequence[Surveyed]) -> str:
+    """A digest of all that a site is made of: the words given, every bundle with the signature of its files, and the
+    code."""
+    code = code_key((*ROOMS, "report"), ("jinja2", "numpy"))
+    return hashlib.sha256(code + repr((words, bundles)).encode(errors="surrogateescape")).hexdigest()
+
+
+class LastTime:
+    """What is kept of a site in the user's own cache, as pages that are published do not tell where results lie."""
+
+    def __init__(self, path: Path) -> None:
+        self._name = b"site 2 " + os.fsencode(path.resolve())
+        database = Database(cache_folder())
+        body = database.get(self._name)
+        database.close()
+        self._known: dict[str, Any] = json.loads(body) if body else {}
+
+    @property
+    def folders(self) -> list[Path]:
+        """Those that it was made from; none where nothing is known."""
+        here = Path.cwd()
+        folders = map(Path, self._known.get("folders", ()))
+        return [folder.relative_to(here) if folder.is_relative_to(here) else folder for folder in folders]
+
+    def summary(self, made_of: str, manifest: str) -> Summary | None:
+        """What was told of it, where it was made of the same and its ``manifest`` had this digest."""
+        is_same = (self._known.get("made_of"), self._known.get("manifest")) == (made_of, manifest)
+        return Summary(**self._known["summary"]) if is_same else None
+
+    def keep(self, folders: Sequence[Path], made_of: str | None, manifest: str, summary: Summary) -> None:
+        """``made_of``: null where a site of the same may be another one."""
+        known = {"made_of": made_of, "manifest": manifest, "summary": asdict(summary)}
+        body = {"folders": [str(folder.resolve()) for folder in folders], **known}
+        database = Database(cache_folder())
+        database.put(self._name, json.dumps(body).encode())
+        database.close()
 
 
 def write_site(path: Path, folders: Sequence[Path], title: str | None = None, base: str | None = None) -> WrittenSite:
@@ -59,15 +157,8 @@ def write_site(path: Path, folders: Sequence[Path], title: str | None = None, ba
         removed = pages.keys() - made.keys()
         for name in removed:
             (path / name).unlink(missing_ok=True)
-        body = {
-            "schema": SITE_SCHEMA,
-            "title": title,
-            "url": base,
-            "runs": summary.runs,
-            "digest": found.digest,
-            "pages": made,
-        }
-        text = json.dumps(body, indent=1, sort_keys=True) + "\n"
+        body = {"schema": SITE_SCHEMA, "title": title, "url": base, "runs": summary.runs, "digest": found.digest}
+        text = json.dumps({**body, "pages": made}, indent=1, sort_keys=True) + "\n"
         _replace(path / MANIFEST, text)
         last.keep(folders, whole if found.is_kept else None, _sha256(text), summary)
     except OSError as error:
@@ -84,7 +175,7 @@ def checked_url(text: str) -> str:
 
 
 def _write_pages(path: Path, site: "Site", base: str | None) -> tuple[dict[str, str], int]:
-    """The digests of all pages by name, and how many of these were written; those that are as they were are kept."""
+    """The digests of all pages by name, and how many of these are others than before."""
     from suite.report.site.making import made_pages
 
     (path / "series").mkdir(parents=True, exist_ok=True)
@@ -99,18 +190,13 @@ def _write_pages(path: Path, site: "Site", base: str | None) -> tuple[dict[str, 
 
 
 def _before(path: Path) -> tuple[dict[str, Any], str]:
-    """The site's own list and the digest of its text, of one that is there; nothing of a folder that is empty or not
-    there.
+    """The list of the site that is there, and the digest of its text; empty where there is none.
 
     Raises UsageError for a folder with something else, since pages of other names may lie there.
     """
-    try:
-        status = path.lstat()
-    except FileNotFoundError:
+    if not os.path.lexists(path):
         return {}, ""
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror or error}") from error
-    if not stat.S_ISDIR(status.st_mode) and not path.is_dir():
+    if not path.is_dir():
         raise UsageError(f"{path} is not a folder")
     try:
         text = foreign.read_text(path / MANIFEST, MANIFEST)

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import combinations_with_replacement
+from itertools import combinations_with_replacement, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
@@ -88,6 +88,7 @@ def _index_row(series: Series) -> dict[str, Any]:
         count for point in (*series.points, *series.lost) for state, count, _ in point.lost if state != "suspect"
     )
     change = series.changes[-1] if series.changes else None
+    began = moment(_began(series, change) if change else None)[:10]
     return {
         **{name: facts[name] for name in ("size", "parameters", "backend", "ranks", "layout", "machine")},
         "id": series.id,
@@ -101,17 +102,15 @@ def _index_row(series: Series) -> dict[str, Any]:
         "started": _exact(latest.started) if latest and latest.started is not None else "",
         "when": moment(latest.started if latest else None)[:10],
         "spark": spark(series) if series.points else "",
-        "change": f"{_percent(change.ratio.value)}, {moment(series.points[change.after].started)[:10]}"
-        if change
-        else "",
+        "change": f"{_percent(change.ratio.value)}, {began}" if change else "",
         "direction": change.direction if change else "",
         "size_of_change": _exact(change.ratio.value) if change else "",
     }
 
 
 def series_page(site: Site, series: Series) -> str:
-    points = [*series.points, *series.lost]
-    points.sort(key=lambda point: (point.started or 0.0, point.folder, point.id))
+    points = sorted((*series.points, *series.lost), key=lambda point: (point.started or 0.0, point.folder, point.id))
+    rows = [_point_row(point, before, site) for before, point in pairwise([None, *points]) if point]
     return _rendered(
         "series.html.jinja",
         scripts=("site.js",),
@@ -120,9 +119,7 @@ def series_page(site: Site, series: Series) -> str:
         summary=_summary(series),
         chart=picture(series) if series.points else "",
         changes=[_change(series, number) for number in reversed(range(len(series.changes)))],
-        points=[_point_row(point, points[place - 1] if place else None, site) for place, point in enumerate(points)][
-            ::-1
-        ],
+        points=rows[::-1],
         facts=[(title, series.facts[name]) for name, title in _SHOWN_FACTS.items()],
         evidence=[
             (run, point.folder, digest)
@@ -134,40 +131,34 @@ def series_page(site: Site, series: Series) -> str:
 
 def _summary(series: Series) -> str:
     latest, facts = series.latest, series.facts
-    parts = [f"{facts['algorithm']}, workload {facts['workload']}, on {facts['machine']}."]
+    text = f"{facts['algorithm']}, workload {facts['workload']}, on {facts['machine']}."
     if latest is not None:
-        parts.append(f"Latest: {interval(latest.rate)} samples/s, {moment(latest.started)}.")
+        text += f" Latest: {interval(latest.rate)} samples/s, {moment(latest.started)}."
     if series.noise is not None:
-        parts.append(f"A point lies within about {100 * series.noise:.2g} % of its level (one standard deviation).")
-    return " ".join(parts)
+        text += f" A point lies within about {100 * series.noise:.2g} % of its level (one standard deviation)."
+    return text
 
 
 def change_title(series: Series, change: LevelChange) -> str:
     """``12 % slower since 2026-11-03``."""
-    when = moment(series.points[change.after].started)[:10]
-    return f"{_percent(change.ratio.value, with_sign=False)} {change.direction} since {when}"
+    since = moment(_began(series, change))[:10]
+    return f"{_percent(change.ratio.value, with_sign=False)} {change.direction} since {since}"
 
 
 def change_text(series: Series, change: LevelChange) -> str:
-    points = series.points
-    ratio = change.ratio
-    low, high = (number(bound) for bound in (ratio.low, ratio.high))
-    begins, last = points[change.first], points[change.last]
-    place = f"with the point of {_named(points[change.after])}, after that of {_named(points[change.before])}"
-    where = (
-        "No other place is likely (95 %)."
-        if change.first == change.last
-        else f"With 95 % it begins between those of {_named(begins)} and {_named(last)}."
+    ratio, low, high = (number(figure) for figure in (change.ratio.value, change.ratio.low, change.ratio.high))
+    before, after, first, last = (
+        f"{moment(point.started)} ({point.folder})"
+        for point in (series.points[place] for place in (change.before, change.after, change.first, change.last))
     )
+    where = "No other place is likely (95 %)."
+    if change.first != change.last:
+        where = f"With 95 % it begins between those of {first} and {last}."
     chance = f"at most {number(100 * change.probability, 2)} %" if change.probability > 1e-6 else "less than 0.0001 %"
     return (
-        f"The rate is {number(ratio.value)} [{low}, {high}] times what it was. It changes {place}. {where} "
-        f"Noise alone shows such a change in {chance} of histories like this one."
+        f"The rate is {ratio} [{low}, {high}] times what it was. It changes with the point of {after}, after that of "
+        f"{before}. {where} Noise alone shows such a change in {chance} of histories like this one."
     )
-
-
-def _named(point: Point) -> str:
-    return f"{moment(point.started)} ({point.folder})"
 
 
 def change_anchor(series: Series, change: LevelChange) -> str:
@@ -308,10 +299,6 @@ def feed(site: Site, base: str | None) -> str:
         updated=_stamp(max((began for pair in found if (began := _began(*pair)) is not None), default=None)),
         entries=[_entry(series, change) for series, change in found[:_MOST_ENTRIES]],
     )
-
-
-def regressions(series: Sequence[Series]) -> int:
-    return sum(change.direction == "slower" for one in series for change in one.changes)
 
 
 def _entry(series: Series, change: LevelChange) -> dict[str, str]:

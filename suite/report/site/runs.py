@@ -1,14 +1,18 @@
-"""What a site keeps of a run: few enough facts that ten thousand of them are read in a moment."""
+"""What a site keeps of a run: few enough facts that ten thousand of them are read in a moment; and the runs of many
+folders, of which those that were read before and are as they were are not read again."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from suite.bundle.cache.table import Derived, View
-from suite.bundle.folder import Trace
+from suite.bundle.cache.survey import Surveyed
+from suite.bundle.cache.table import Derived, View, select
+from suite.bundle.evidence import digest_of_all
+from suite.bundle.folder import Trace, findings_that_leave_out
 from suite.bundle.per_manifest import once_per_manifest
 from suite.bundle.record import Record
+from suite.bundle.store import DamagedBundle, StillRunning
 from suite.report.facts.conventions import clock_of
 from suite.report.facts.entry import Entry
 from suite.report.facts.environment import facts_of
@@ -18,6 +22,7 @@ from suite.report.facts.rollout import lengths_hash_of
 from suite.report.facts.suspect import is_invalid, is_suspect, takes_suspect
 from suite.report.facts.variants import image_ids, launch_setting_of
 from suite.report.facts.work import COUNTED, PASSES
+from suite.report.reading import ALTERED, RUNNING, Caveat, lines_of
 from suite.spec.base import digest
 from suite.spec.manifest import Manifest
 from suite.spec.phases import ALL_NAMES
@@ -34,10 +39,8 @@ _NO_SERIES = {"warmup", "iterations", "seed"}
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """One run. ``trace``: what is asked of it among others. ``series`` and ``versions``: ids of what is told once for
-    many (``series_facts``, ``versions_of``). ``samples`` of an iteration, of which ``counted`` ones count; empty where
-    it has no rate. ``low`` and ``high``: of its rate, by its own iterations.
-    """
+    """``series`` and ``versions``: ids of what is told once for many. ``samples`` of an iteration, of which ``counted``
+    ones count; none where it has no rate. ``low`` and ``high``: of its rate, by its own iterations."""
 
     trace: Trace
     series: str
@@ -63,7 +66,7 @@ class RunFacts:
 
 @dataclass(frozen=True, slots=True)
 class ReadRun:
-    """A run with what it shares with others, by the ids that its facts name."""
+    """With what it shares with others, by the ids that its facts name."""
 
     facts: RunFacts
     series: dict[str, Any]
@@ -71,7 +74,7 @@ class ReadRun:
 
 
 def read_run(derived: Derived) -> ReadRun:
-    """Of what a bundle's evidence gives, wherever it lies."""
+    """Of what a bundle's evidence gives."""
     manifest, record = derived.manifest, derived.record
     series, versions = series_facts(manifest, record), versions_of(record)
     state, note = _state(derived)
@@ -101,8 +104,7 @@ def series_facts(manifest: Manifest, record: Record) -> dict[str, Any]:
     """What all runs of a series share: the work, how it is laid out and measured, and the kind of machine.
 
     Versions are what a history is about, so neither the stack nor the image is in it. ``work`` is equal for series
-    whose rates can be compared at all: the work, the lengths of its samples, ranks, precision and, of trainers, what
-    they counted.
+    whose rates can be compared at all.
     """
     launch, hardware = launch_setting_of(record), hardware_of(record)
     asked = _asked(manifest)
@@ -200,3 +202,60 @@ def _id_of(facts: Mapping[str, Any]) -> str:
 
 
 RUNS = View("site", ("report",), read_run, ReadRun)
+
+
+@dataclass
+class Gathered:
+    """``series`` and ``versions``: what runs share, by the ids that they name. ``told``: what a reader must know of the
+    reading; ``read``: how many bundles were read now; ``is_kept``: all is found again as long as no file changes."""
+
+    runs: list[RunFacts] = field(default_factory=list)
+    series: dict[str, dict[str, Any]] = field(default_factory=dict)
+    versions: dict[str, dict[str, str]] = field(default_factory=dict)
+    told: list[str] = field(default_factory=list)
+    read: int = 0
+    is_kept: bool = False
+
+    @property
+    def digest(self) -> str | None:
+        """Over the evidence of all runs, as `suite verify` prints it; null where a run has none."""
+        digests = [run.trace.digest for run in self.runs]
+        return digest_of_all(filter(None, digests)) if digests and None not in digests else None
+
+
+def gather(bundles: Sequence[Surveyed], is_alone: Callable[[Surveyed], bool]) -> Gathered:
+    found = Gathered()
+    unread: list[Caveat] = []
+
+    def count(done: int, whole: int) -> None:
+        found.read = whole
+
+    for bundle, result in zip(bundles, select(bundles, RUNS, is_alone, count), strict=True):
+        if isinstance(result, StillRunning):
+            unread.append(Caveat(RUNNING, bundle.path, "left out, because it is still being run"))
+        elif isinstance(result, DamagedBundle):
+            unread.append(Caveat("damaged", bundle.path, f"left out, damaged: {result}"))
+        else:
+            found.runs.append(result.facts.at(bundle.path))
+            found.series[result.facts.series] = result.series
+            found.versions[result.facts.versions] = result.versions
+    found.is_kept = not unread and all(one.signature and one.signature.is_settled for one in bundles)
+    found.runs.sort(key=lambda run: (run.trace.started or 0.0, run.trace.run_id, run.trace.path.as_posix()))
+    found.told = list(lines_of(sorted((*unread, *_leave_out(found)), key=lambda caveat: caveat.kind)))
+    return found
+
+
+def _leave_out(found: Gathered) -> Iterator[Caveat]:
+    """Copies and what else does not fit among the runs, told as a report tells it."""
+    beside = findings_that_leave_out([run.trace for run in found.runs])
+    runs = []
+    for run in found.runs:
+        wrong = beside.get(run.trace.path)
+        if wrong and run.state != "left out":
+            run = replace(run, state="left out", note=wrong[0].line(), counted=())
+        if run.state == "left out":
+            yield Caveat(run.note.partition(":")[0], str(run.trace.path), f"left out, {run.note}")
+        if run.caveat:
+            yield Caveat(ALTERED, str(run.trace.path), f"{ALTERED}, which are shown: {run.caveat}")
+        runs.append(run)
+    found.runs = runs

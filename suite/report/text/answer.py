@@ -37,8 +37,7 @@ _SETTING_WORDS: dict[str, Callable[[Setting], str]] = {
 @dataclass(frozen=True)
 class Verdict:
     """Of one group of the ranking, in words. ``where``: setting and work, as far as they differ between groups.
-    ``runs``: fewest of any row. ``remarks``: what speaks against some of them. ``phase``: which has more than half of
-    the runner-up's extra time; ``-`` where there is none, or nobody is ahead."""
+    ``runs``: fewest of any row. ``phase``: which has more than half of the runner-up's extra time."""
 
     where: str
     size: str
@@ -94,12 +93,10 @@ def scope(model: ReportModel) -> str:
     backends = _names(sorted({row.backend for row in model.rows}), "backends")
     sizes = _names(list(dict.fromkeys(row.size for row in model.rows)), "sizes")
     ranks = sorted({row.ranks for row in model.rows})
-    machines = list(
-        dict.fromkeys(f"CPU {inline(one.name)}" if one.is_cpu else inline(one.name) for one in model.machines)
-    )
+    machines = list(dict.fromkeys(f"{'CPU ' * one.is_cpu}{inline(one.name)}" for one in model.machines))
     where = listed(machines) if len(machines) <= 2 else f"{len(machines)} kinds of machine"
     when = "" if model.started is None else f", {moment(model.started)} to {moment(model.ended)}"
-    on = f"{listed([str(count) for count in ranks]) if len(ranks) <= _MOST_NAMES else f'{ranks[0]} to {ranks[-1]}'}"
+    on = listed([str(count) for count in ranks]) if len(ranks) <= _MOST_NAMES else f"{ranks[0]} to {ranks[-1]}"
     return (
         f"{listed(model.algorithms)} with {backends} at {sizes} on {on} {'rank' if ranks == [1] else 'ranks'}. "
         f"{model.runs_ok:,} of {counted(model.runs, 'run')} succeeded, in {counted(len(model.rows), 'row')}{when}"
@@ -114,8 +111,7 @@ def _names(names: Sequence[str], noun: str) -> str:
 
 
 def verdicts_of(model: ReportModel) -> list[Verdict]:
-    """One for each group of the ranking, in the order of the rows; of tuned rows, which differ by a knob, a study's own
-    section speaks."""
+    """Of each group of the ranking; of tuned rows, which differ by a knob, a study's own section speaks."""
     groups = sorted(_of_the_answer(model), key=lambda group: min(one.row.number for one in group.places))
     settings = {row.setting for row in model.rows if row.measured}
     words = [say for say in _SETTING_WORDS.values() if len({say(setting) for setting in settings}) > 1]
@@ -217,22 +213,19 @@ def figures(model: ReportModel) -> list[str]:
 def _scaling(model: ReportModel) -> str:
     phrases = []
     for kind in ("weak", "strong"):
-        members = [curve for curve in model.scaling.curves if curve.kind == kind]
-        if members:
-            ends = [curve for _, curve in _ends([(curve.largest.eta.value, curve) for curve in members])]
-            names = [f"eta({curve.largest.row.ranks}; {curve.base.ranks})" for curve in ends]
-            etas = [f"{interval(curve.largest.eta, bound_digits=1)} ({label(curve.largest.row)})" for curve in ends]
-            if len(set(names)) == 1:
-                phrases.append(f"{kind}, {names[0]} {' to '.join(etas)}")
-            else:
-                phrases.append(f"{kind}, {' to '.join(map(' '.join, zip(names, etas, strict=True)))}")
+        members = [(curve.largest.eta.value, curve) for curve in model.scaling.curves if curve.kind == kind]
+        texts, before = [], ""
+        for _, curve in _ends(members):
+            last, name = curve.largest, f"eta({curve.largest.row.ranks}; {curve.base.ranks}) "
+            texts.append(f"{name if name != before else ''}{interval(last.eta, bound_digits=1)} ({label(last.row)})")
+            before = name
+        phrases += [f"{kind}, {' to '.join(texts)}"] if texts else []
     return "; ".join(phrases)
 
 
 def _memory(model: ReportModel) -> str:
     times = [(1 / row.memory.efficiency, row) for row in model.rows if row.memory and row.memory.efficiency]
-    shown = [f"{number(factor)} ({label(row)})" for factor, row in _ends(times)]
-    return f"peak {' to '.join(shown)} times the theoretical floor" if shown else ""
+    return f"peak {_range(times)} times the theoretical floor" if times else ""
 
 
 def _cost(model: ReportModel) -> str:
@@ -245,11 +238,12 @@ def _cost(model: ReportModel) -> str:
         for row in model.rows
         if row.energy and row.energy.valid and row.energy.joules_per_sample is not None
     ]
-    phrases = []
-    for found, what in ((seconds, f"rank seconds for {_PER_SAMPLES:,} samples"), (joules, "J a sample")):
-        shown = [f"{number(value)} ({label(row)})" for value, row in _ends(found)]
-        phrases += [f"{' to '.join(shown)} {what}"] if shown else []
-    return "; ".join(phrases)
+    both = ((seconds, f"rank seconds for {_PER_SAMPLES:,} samples"), (joules, "J a sample"))
+    return "; ".join(f"{_range(found)} {what}" for found, what in both if found)
+
+
+def _range(found: Sequence[tuple[float, Row]]) -> str:
+    return " to ".join(f"{number(value)} ({label(row)})" for value, row in _ends(found))
 
 
 def _ends(found: Sequence[tuple[float, _Of]]) -> list[tuple[float, _Of]]:
@@ -265,9 +259,9 @@ def trust(model: ReportModel) -> Pointers:
     unranked = sum(bool(row.measured) and not row.is_ranked for row in rows)
     unsteady = sum(row.unsteady_runs > 0 and not row.phase_seconds for row in rows)
     weak = Counter(one.confidence for one in verdicts)
-    became = "" if not suspect else " and left out" if not taken else f", {suspect - taken} of them left out"
-    if suspect and taken == suspect:
-        became = " and counted, as asked for"
+    became = " and left out" if not taken else f", {suspect - taken} of them left out"
+    if taken == suspect:
+        became = " and counted, as asked for" if suspect else ""
     pieces = [Pointer(f"{suspect:,} of {counted(model.runs, 'run')} suspect{became}", "Caveats")]
     if unranked:
         pieces.append(Pointer(f"{counted(unranked, 'row')} of suspect runs alone not ranked", "Caveats"))

@@ -1,17 +1,19 @@
 """Columns that the tables of several sections share: what names a row, and what rows differ in."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 from suite.report.facts.costs import PhaseCost
 from suite.report.facts.entry import SUITE_CLOCK
 from suite.report.facts.pool import Row
 from suite.report.formatting.escape import inline
-from suite.report.formatting.grid import Column, Notes, Table
+from suite.report.formatting.grid import Column, Table
 from suite.report.formatting.numbers import UNKNOWN, interval, number, percent
 
 #: What all rows did as long as nothing else could be measured goes without saying.
 _UNSAID = (("algorithm", "PPO"), ("model", "GPT-2"), ("clock", SUITE_CLOCK))
 
+Item = TypeVar("Item")
 #: A column with what it shows of a row.
 Shown = tuple[Column, Callable[[Row], str]]
 
@@ -32,7 +34,7 @@ def label(row: Row) -> str:
 
 
 def rate(row: Row) -> str:
-    """Samples/s with bounds; of one run with that word in their place, or why there is none."""
+    """Samples/s, or why there is none."""
     if not row.measured:
         return row.without_rate
     return interval(row.samples_per_second) + (" (1 run)" if len(row.measured) == 1 else "")
@@ -67,7 +69,7 @@ def varying(rows: Sequence[Row]) -> tuple[Shown, ...]:
 
 
 def common(rows: Sequence[Row]) -> tuple[str, ...]:
-    """``name value`` of what all rows share, without the columns that every table has."""
+    """``name value`` of what all rows share."""
     alike = [(column.title, {show(row) for row in rows}) for column, show in _VARYING]
     shared = [(title, values.pop()) for title, values in alike if len(values) == 1]
     return tuple(
@@ -77,20 +79,28 @@ def common(rows: Sequence[Row]) -> tuple[str, ...]:
     )
 
 
-def table_of(columns: Sequence[Shown], rows: Sequence[Row], notes: Notes | None = None) -> Table:
-    """What each column shows of each row, with the notes that were marked meanwhile."""
-    cells = tuple(tuple(show(row) for _, show in columns) for row in rows)
-    return Table(tuple(column for column, _ in columns), cells, notes.lines() if notes else ())
+def table_of(
+    columns: Sequence[tuple[Column, Callable[[Item], str]]], items: Sequence[Item], notes: Iterable[str] = ()
+) -> Table:
+    """What each column shows of each item. ``notes``: read last, since cells mark some."""
+    cells = tuple(tuple(show(item) for _, show in columns) for item in items)
+    return Table(tuple(column for column, _ in columns), cells, tuple(notes))
+
+
+def shown(read: Callable[[Row], Item | None], show: Callable[[Item], str]) -> Callable[[Row], str]:
+    """Of a fact that not every row has."""
+
+    def cell(row: Row) -> str:
+        fact = read(row)
+        return UNKNOWN if fact is None else show(fact)
+
+    return cell
 
 
 def seconds(name: str, costs: Callable[[Row], Sequence[PhaseCost]]) -> Callable[[Row], str]:
     """Of a phase, or a part of one, by its name: per iteration, and share of it in percent."""
 
-    def cell(row: Row) -> str:
-        cost = next((cost for cost in costs(row) if cost.name == name), None)
-        if cost is None:
-            return UNKNOWN
-        share = "" if cost.share is None else f" ({percent(cost.share)})"
-        return number(cost.seconds) + share
+    def text(cost: PhaseCost) -> str:
+        return number(cost.seconds) + ("" if cost.share is None else f" ({percent(cost.share)})")
 
-    return cell
+    return shown(lambda row: next((cost for cost in costs(row) if cost.name == name), None), text)

@@ -5,10 +5,10 @@ from collections.abc import Iterator, Sequence
 from rich import box
 from rich.table import Table
 
-from suite.report.comparing.model import ComparedMemory, ComparedRow, FolderComparison, Gate, Lack, Unjudged
+from suite.report.comparing.model import ComparedRow, FolderComparison, Gate, Lack, Unjudged
 from suite.report.formatting.escape import visible
 from suite.report.formatting.forms import Cells, Form, cell, console, print_line, print_widest, without
-from suite.report.formatting.numbers import GIB, UNKNOWN, counted, listed, number
+from suite.report.formatting.numbers import UNKNOWN, counted, gib, listed, number
 from suite.spec.base import printable
 from suite.stats.deciding import MOST_RUNS
 
@@ -35,18 +35,19 @@ _SIDES = {"before": "before: ", "after": "after: ", None: ""}
 
 
 def print_comparison(result: FolderComparison, gate: Gate | None = None, all_phases: bool = False) -> None:
-    """Everything but the details of what is lacking beyond a few lines each."""
     for line in headline(result):
         print_line(line)
     if result.rows:
         print_widest(_forms(result.rows, result.margin))
-        for line in _level(result):
-            print_line(line)
+    if sum(row.probability is not None for row in result.rows) > 1:
+        print_line(
+            f"intervals and verdicts hold for all rows together ({result.method}): equal sides show a difference in at "
+            f"most {result.level:.0%} of cases, and of those shown at most {result.level:.0%} are expected to be false"
+        )
     _print_phases(result.rows, all_phases)
     _print_surroundings(result)
-    for line in (*_lacking(result.unjudged), *_needed(result.rows, result.margin)):
-        print_line(line)
-    for line in gate_lines(result, gate) if gate else ():
+    gated = gate_lines(result, gate) if gate else ()
+    for line in (*_lacking(result.unjudged), *_needed(result.rows, result.margin), *gated):
         print_line(line)
 
 
@@ -86,33 +87,19 @@ def gate_lines(result: FolderComparison, gate: Gate) -> Iterator[str]:
         things = counted(gate.lacking, "row or bundle", "rows and bundles")
         fate = "allowed by --allow-missing" if gate.allow_missing else "which --allow-missing would let pass"
         yield f"{things} cannot be judged, {fate}"
+    rows = gate.missed or gate.lost
+    which = f"{rows} of {counted(count, 'row')} {'is' if rows == 1 else 'are'}"
     ends = {
         "met": f"met: {'no row is shown to be below' if gate.undecided else 'every row keeps to'} {at}",
-        "slower": f"slower: {_slower(gate, count)} {at}",
+        "slower": f"slower: {which} {'below' if gate.missed else 'slower than before, and not shown to keep to'} {at}",
         "undecided": f"undecided: the runs do not tell whether every row keeps to {at}",
         "doubtful": f"doubtful: what would be said of {at} rests on {listed(gate.doubts)}",
     }
     yield ends[gate.outcome]
 
 
-def _slower(gate: Gate, count: int) -> str:
-    rows = gate.missed or gate.lost
-    which = f"{rows} of {counted(count, 'row')} {'is' if rows == 1 else 'are'}"
-    return f"{which} below" if gate.missed else f"{which} slower than before, and not shown to keep to"
-
-
 def _is_equal(row: ComparedRow) -> bool:
     return row.verdict == "not distinguishable" and bool(row.equivalent)
-
-
-def _level(result: FolderComparison) -> Iterator[str]:
-    tested = [row for row in result.rows if row.probability is not None]
-    if len(tested) > 1:
-        share = f"{result.level:.0%}"
-        yield (
-            f"intervals and verdicts hold for all rows together ({result.method}): equal sides show a difference in at "
-            f"most {share} of cases, and of those shown at most {share} are expected to be false"
-        )
 
 
 def _forms(rows: Sequence[ComparedRow], margin: float) -> list[Form]:
@@ -123,10 +110,9 @@ def _forms(rows: Sequence[ComparedRow], margin: float) -> list[Form]:
         "untested": "untested: see below why",
         "~": "~: not all runs were steady, or some were slow",
     }
-    whole = [_compared(row, _verdict(row, margin)) for row in rows]
-    short = [_compared(row, _short(row)) for row in rows]
-    if not any(row.variant for row in rows):
-        whole, short = ([without(cells, "variant") for cells in table] for table in (whole, short))
+    unsaid = () if any(row.variant for row in rows) else ("variant",)
+    whole = [without(_compared(row, _verdict(row, margin)), *unsaid) for row in rows]
+    short = [without(_compared(row, _short(row)), *unsaid) for row in rows]
     legend = "; ".join(text for mark, text in legend_of.items() if any(mark in row["verdict"] for row in short))
     dropped = (("runs",), ("runs", "layout"))
     return [
@@ -189,18 +175,16 @@ def _print_phases(rows: Sequence[ComparedRow], all_phases: bool) -> None:
     if len(shown) < len(known):
         print_line(f"phases of {counted(len(known) - len(shown), 'more row')}: --phases")
     memories = [(row.name, row.memory) for row in rows if row not in shown and row.memory is not None]
-    for line in _few(_memory_line(name, one) for name, one in memories if one.verdict in ("more", "less")):
+    for line in _few(
+        f"memory peak of {name}: {gib(one.before_bytes)} -> {gib(one.after_bytes)} GiB ({one.verdict})"
+        for name, one in memories
+        if one.verdict in ("more", "less")
+    ):
         print_line(line)
 
 
 def _has_moved(row: ComparedRow) -> bool:
-    unmoved = ("not distinguishable", None)
-    return row.verdict != "not distinguishable" or any(one.verdict not in unmoved for one in row.phases)
-
-
-def _memory_line(name: str, memory: ComparedMemory) -> str:
-    before, after = (number(size / GIB) for size in (memory.before_bytes, memory.after_bytes))
-    return f"memory peak of {name}: {before} -> {after} GiB ({memory.verdict})"
+    return any(verdict in ("slower", "faster") for verdict in (row.verdict, *(one.verdict for one in row.phases)))
 
 
 def _phase_cells(row: ComparedRow) -> Iterator[Cells]:
@@ -215,11 +199,14 @@ def _phase_cells(row: ComparedRow) -> Iterator[Cells]:
         }
     memory = row.memory
     if memory is not None:
-        before, after = (f"{number(size / GIB)} GiB" for size in (memory.before_bytes, memory.after_bytes))
-        verdict = _SHORT_VERDICTS.get(memory.verdict or "", memory.verdict or "")
-        ratio = _ratio(memory.ratio, memory.low, memory.high)
-        known = ("memory", before, after, ratio, "", verdict)
-        yield dict(zip(("phase", "before", "after", "ratio [95 %]", "share", "verdict"), known, strict=True))
+        yield {
+            "phase": "memory",
+            "before": f"{gib(memory.before_bytes)} GiB",
+            "after": f"{gib(memory.after_bytes)} GiB",
+            "ratio [95 %]": _ratio(memory.ratio, memory.low, memory.high),
+            "share": "",
+            "verdict": _SHORT_VERDICTS.get(memory.verdict or "", memory.verdict or ""),
+        }
 
 
 def _print_surroundings(result: FolderComparison) -> None:

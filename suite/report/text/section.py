@@ -10,18 +10,15 @@ from suite.report.formatting.grid import Table
 _MOST_LINES = 100
 
 
-@dataclass(frozen=True)
-class Heading:
+class Heading(NamedTuple):
     text: str
 
 
-@dataclass(frozen=True)
-class Bullets:
+class Bullets(NamedTuple):
     lines: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Listing:
+class Listing(NamedTuple):
     """Lines as they are. ``file``: name of the file beside the Markdown that holds them, where they are many."""
 
     lines: tuple[str, ...]
@@ -36,8 +33,7 @@ class Pointer(NamedTuple):
     heading: str = ""
 
 
-@dataclass(frozen=True)
-class Pointers:
+class Pointers(NamedTuple):
     """One line of several facts that lead to their details."""
 
     start: str
@@ -52,8 +48,7 @@ class Pointers:
 Block = str | Heading | Bullets | Listing | Pointers | Table
 
 
-@dataclass(frozen=True)
-class Picture:
+class Picture(NamedTuple):
     """A plot by its name in ``suite.report.plots``, and its alternative text."""
 
     name: str
@@ -62,12 +57,10 @@ class Picture:
 
 @dataclass(frozen=True)
 class Section:
-    """One section of the report.
+    """Empty blocks are dropped, and a section without blocks is left out.
 
-    Empty blocks are dropped, and a section without blocks is left out.
-    ``heading``: None where the section goes on under the heading of the one before it. ``picture``: shown first.
-    ``needs_rows``: whether it is left out of a report without rows. ``is_folded``: it is looked up, not read.
-    ``is_beside``: of the Markdown it is in a file of its own, with all others that few readers need.
+    ``heading``: None where it goes on under that of the one before it. ``needs_rows``: it is left out of a report
+    without rows. ``is_folded``: it is looked up, not read. ``is_beside``: the Markdown has it in a file of its own.
     """
 
     heading: str | None

@@ -12,7 +12,7 @@ from suite.conduct.planning.request import LayoutChoices
 from suite.launch.local import LocalLauncher
 from suite.report.facts.model import build
 from suite.report.reading import read_entries
-from suite.report.text.output import write
+from suite.report.text.markdown import write
 from tests.conduct.requests import installed_stacks, request, workload
 from tests.conduct.sessions import work
 

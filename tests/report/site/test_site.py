@@ -14,8 +14,8 @@ from suite.bundle.archive.packing import Packing, pack
 from suite.bundle.cache.survey import survey
 from suite.bundle.store import Bundle
 from suite.report.site import pages as pages_of_a_site
-from suite.report.site.gathering import gather
 from suite.report.site.history import histories
+from suite.report.site.runs import gather
 from suite.spec.layout import Layout
 from suite.stats.compare import compare
 from tests import command

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from suite.bundle.cache.survey import survey
-from suite.report.site.gathering import gather
 from suite.report.site.history import Point, histories
 from suite.report.site.output import write_site
+from suite.report.site.runs import gather
 from suite.stats.compare import compare
 from tests.browser import Tab, looks_well
 from tests.report.site.nights import night, nights

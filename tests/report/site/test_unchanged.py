@@ -10,8 +10,7 @@ import pytest
 import suite.report.site.making as making
 from suite.bundle.cache.survey import survey
 from suite.bundle.store import find_bundles
-from suite.report.site.output import write_site
-from suite.report.site.written import WrittenSite
+from suite.report.site.output import WrittenSite, write_site
 from tests.report.site.nights import night, nights
 from tests.report.test_output import contents
 

@@ -1,13 +1,48 @@
-"""What stands around the figures: the work, the stacks and machines, how runs were read, and how figures are made."""
+"""What stands around the figures: work, stacks, machines, networks, how runs were read, how figures are made,
+and how to run each row again."""
 
-from collections.abc import Iterator
+import shlex
+from collections.abc import Callable, Iterator
 
+from suite.launch.cluster.registry import CLUSTER_LAUNCHERS
+from suite.report.facts.entry import ReportEvidence
 from suite.report.facts.model import ReportModel
-from suite.report.formatting.escape import inline, prose
+from suite.report.facts.network import SCOPES, NetworkLine, row_names
+from suite.report.facts.pool import Row
+from suite.report.formatting.escape import inline, prose, visible
 from suite.report.formatting.grid import Column, Table
-from suite.report.text.section import Block, Heading, Section, bullets, few
+from suite.report.formatting.numbers import UNKNOWN, number, percent
+from suite.report.text.columns import table_of
+from suite.report.text.section import Block, Heading, Listing, Section, bullets, few
+
+#: The file beside the Markdown that lists every bundle.
+DIGESTS = "digests.txt"
 
 _FACTS = (Column("fact", False), Column("value", False))
+_NETWORK = (
+    "Measured before each run by its own process group, in GB/s as nccl-tests counts bus bandwidth: comparable with "
+    "what one device's link carries in one direction. Of the message size that reached most, median of the runs. "
+    "Latency: an all-reduce of four bytes."
+)
+_CATALOGUE = "Catalogue: what the device's links, or the network of its maker's own systems, carry in one direction."
+
+_COLUMNS: tuple[tuple[Column, Callable[[NetworkLine], str]], ...] = (
+    (Column("rows", False), lambda line: row_names(line.rows)),
+    (Column("machine", False), lambda line: line.machine),
+    (Column("ranks"), lambda line: str(line.ranks)),
+    (Column("nodes"), lambda line: str(line.nodes)),
+    (Column("where", False), lambda line: SCOPES[line.scope]),
+    (Column("runs"), lambda line: str(line.runs)),
+    (Column("all-reduce"), lambda line: _gigabytes(line.measured.all_reduce)),
+    (Column("slowest run"), lambda line: _gigabytes(line.lowest_all_reduce)),
+    (Column("all-gather"), lambda line: _gigabytes(line.measured.all_gather)),
+    (Column("send and receive"), lambda line: _gigabytes(line.measured.send_receive)),
+    (Column("latency us"), lambda line: _microseconds(line.measured.latency_seconds)),
+)
+_BESIDE: tuple[tuple[Column, Callable[[NetworkLine], str]], ...] = (
+    (Column("catalogue"), lambda line: _gigabytes(line.catalogue_bytes_per_second)),
+    (Column("all-reduce of it %"), lambda line: _share(line)),
+)
 
 
 def _work(model: ReportModel) -> Iterator[Block]:
@@ -44,6 +79,59 @@ def _machines(model: ReportModel) -> Iterator[Block]:
         yield Table(_FACTS, rows)
 
 
+def _network(model: ReportModel) -> Iterator[Block]:
+    lines = model.networks
+    if lines:
+        is_known = any(line.catalogue_bytes_per_second for line in lines)
+        columns = (*_COLUMNS, *_BESIDE) if is_known else _COLUMNS
+        tells = {"machine": len(model.machines) > 1, "slowest run": any(line.runs > 1 for line in lines)}
+        columns = tuple((column, show) for column, show in columns if tells.get(column.title, True))
+        yield f"{_NETWORK} {_CATALOGUE}" if is_known else _NETWORK
+        yield table_of(columns, lines)
+
+
+def _gigabytes(bytes_per_second: float | None) -> str:
+    return UNKNOWN if bytes_per_second is None else number(bytes_per_second / 1e9)
+
+
+def _microseconds(seconds: float | None) -> str:
+    return UNKNOWN if seconds is None else number(seconds * 1e6)
+
+
+def _share(line: NetworkLine) -> str:
+    reached, catalogue = line.measured.all_reduce, line.catalogue_bytes_per_second
+    return percent(reached / catalogue) if reached and catalogue else UNKNOWN
+
+
+def _commands(model: ReportModel) -> Iterator[Block]:
+    yield "One command per row; it takes everything from the manifest."
+    if any(row.launcher in CLUSTER_LAUNCHERS for row in model.rows):
+        yield (
+            "A cluster's own options, such as a partition, follow a `--`; `suite submit LAUNCHER --manifest FILE` "
+            "submits the same runs without waiting for them."
+        )
+    yield Listing(tuple(_command(row) for row in model.rows), "sh")
+    yield from _evidence(model.evidence)
+
+
+def _command(row: Row) -> str:
+    more = "".join(f" {shlex.quote(visible(word, 4096))}" for word in row.rerun_options)
+    manifest = shlex.quote(visible(row.path, 4096).rstrip("/") + "/manifest.json")
+    return f"suite rerun {manifest}{more} # {row.name}"
+
+
+def _evidence(evidence: ReportEvidence) -> Iterator[Block]:
+    """The command that fails where any byte of any bundle is another one, and each bundle's own digest."""
+    if evidence.digest is not None:
+        yield "This fails unless every bundle is byte for byte the one that this report was made of."
+        paths = " ".join(shlex.quote(visible(path, 4096)) for path in evidence.paths)
+        yield Listing((f"suite verify {paths} --digest {evidence.digest}",), "sh")
+    lines = [f"{bundle.digest}  {visible(bundle.path, 4096)}" for bundle in evidence.bundles if bundle.digest]
+    if lines:
+        yield "Digests of the bundles (SHA-256 over the list of a bundle's files):"
+        yield Listing(tuple(lines), file=DIGESTS)
+
+
 WORK = Section("Work", _work, is_beside=True)
 STACKS = Section("Stacks and records", _stacks, is_beside=True)
 CAVEATS = Section(
@@ -51,3 +139,5 @@ CAVEATS = Section(
 )
 MEASURED_ON = Section("Measured on", _machines, is_folded=True)
 CONVENTIONS = Section("Conventions", lambda model: (bullets(model.conventions),), is_folded=True)
+NETWORK = Section("Network", _network, is_beside=True)
+REPRODUCE = Section("Reproduce", _commands, is_folded=True)

@@ -1,14 +1,17 @@
-"""Generation by an engine or ranks of its own, and trainers that do it as far ahead as a queue lets them."""
+"""Generation by an engine or ranks of its own, trainers that do it as far ahead as a queue lets them, and what uneven
+samples cost."""
 
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 
 from suite.report.facts.model import ReportModel
+from suite.report.facts.network import row_names
 from suite.report.facts.pool import Row
-from suite.report.facts.rollout import Asynchronous, Generation, Overlap
+from suite.report.facts.rollout import Asynchronous, Generation, LengthFacts, Overlap, RoleUse, Unevenness
 from suite.report.formatting.escape import inline
 from suite.report.formatting.grid import Column, Table
 from suite.report.formatting.numbers import UNKNOWN, counted, gib, interval, number, percent
-from suite.report.text.columns import LABEL, Shown, label, rate, seconds, table_of
+from suite.report.text.columns import LABEL, Shown, label, rate, seconds, shown, table_of
 from suite.report.text.section import Block, Section
 from suite.stats.intervals import Interval
 
@@ -41,9 +44,19 @@ _ROLES = (
     "How long a device of each role worked in a period, in the mean over its devices, and how long it had nothing to "
     "do. Roles work at the same time, so their seconds do not add up:"
 )
+_TOKENS = "Tokens of the samples of one iteration, the same in every iteration and on every backend and layout."
+_COST = (
+    "Padded: share of the trained positions. Idle slots: share of the token steps that samples which have ended wait "
+    "for the longest one of their replica, by the lengths alone. Lost: what a complete mean sample waits for it. Idle "
+    "ranks: what ranks wait for the slowest one."
+)
+_LENGTHS = (
+    *(Column("rows", False), Column("workload", False), Column("samples"), Column("tokens of", False)),
+    *map(Column, ("mean", "p50", "p90", "p99", "longest", "at the cap %")),
+)
 
 
-def _blocks(model: ReportModel) -> Iterator[Block]:
+def _generation(model: ReportModel) -> Iterator[Block]:
     rows = [row for row in model.rows if row.generation]
     if not rows:
         return
@@ -84,7 +97,7 @@ def _blocks(model: ReportModel) -> Iterator[Block]:
 
 
 def _shown(show: Callable[[Generation], str]) -> Callable[[Row], str]:
-    return lambda row: show(row.generation) if row.generation else UNKNOWN
+    return shown(lambda row: row.generation, show)
 
 
 def _beside(show: Callable[[Overlap], str]) -> Callable[[Row], str]:
@@ -111,7 +124,7 @@ def _share(ratio: float | None) -> str:
 
 
 def _asynchronous(model: ReportModel) -> Iterator[Block]:
-    rows = [(row, row.asynchronous) for row in model.rows if row.asynchronous]
+    rows = [row for row in model.rows if row.asynchronous]
     if not rows:
         return
     yield _PERIODS
@@ -121,26 +134,24 @@ def _asynchronous(model: ReportModel) -> Iterator[Block]:
         (Column("exposed s"), _ahead(lambda one: number(one.exposed))),
         (Column("staleness", False), _ahead(_histogram)),
     ]
-    yield table_of([LABEL, *columns], [row for row, _ in rows])
+    yield table_of([LABEL, *columns], rows)
     yield _ROLES
-    titles = (*(Column(title) for title in ("devices", "busy s", "busy % [95 %]", "idle % [95 %]")),)
-    cells = [
-        (
-            *(label(row), role.name, str(role.ranks), number(role.busy_seconds)),
-            *(interval(share.scaled(100), bound_digits=1) for share in (role.busy_share, role.idle_share)),
-        )
-        for row, one in rows
-        for role in one.roles
+    roles: list[tuple[Column, Callable[[tuple[Row, RoleUse]], str]]] = [
+        (LABEL[0], lambda of: label(of[0])),
+        (Column("role", False), lambda of: of[1].name),
+        (Column("devices"), lambda of: str(of[1].ranks)),
+        (Column("busy s"), lambda of: number(of[1].busy_seconds)),
+        (Column("busy % [95 %]"), lambda of: interval(of[1].busy_share.scaled(100), bound_digits=1)),
+        (Column("idle % [95 %]"), lambda of: interval(of[1].idle_share.scaled(100), bound_digits=1)),
     ]
-    yield Table((Column("row", False), Column("role", False), *titles), tuple(cells))
+    yield table_of(roles, [(row, role) for row in rows if row.asynchronous for role in row.asynchronous.roles])
 
 
 def _ahead(show: Callable[[Asynchronous], str]) -> Callable[[Row], str]:
-    return lambda row: show(row.asynchronous) if row.asynchronous else UNKNOWN
+    return shown(lambda row: row.asynchronous, show)
 
 
 def _period(row: Row) -> Interval | None:
-    """Seconds, by the rate and the samples of a period."""
     rate, samples = row.samples_per_second, row.samples_per_iteration
     if rate is None or samples is None:
         return None
@@ -153,5 +164,54 @@ def _histogram(one: Asynchronous) -> str:
     return ", ".join(f"{age}: {percent(share)} %" for age, share in one.staleness)
 
 
-SECTION = Section("Generation and weight sync", _blocks, is_beside=True)
+def _lengths(model: ReportModel) -> Iterator[Block]:
+    rows = [row for row in model.rows if row.unevenness]
+    if not rows:
+        return
+    yield _TOKENS
+    yield Table(_LENGTHS, tuple(_length_cells(rows)))
+    yield _COST
+    columns: list[Shown] = [
+        (Column("batches", False), _uneven(_batches)),
+        (Column("padded %"), _uneven(lambda one: percent(one.padded_share))),
+        (Column("idle slots %"), _uneven(lambda one: percent(one.idle_slot_share))),
+        (Column("lost s"), _uneven(lambda one: number(one.idle_slot_seconds))),
+        (Column("lost %"), _lost_share),
+        (Column("idle ranks %"), lambda row: UNKNOWN if row.idle is None else percent(row.idle.share)),
+    ]
+    yield table_of([LABEL, *columns], rows)
+
+
+def _length_cells(rows: Sequence[Row]) -> Iterator[tuple[str, ...]]:
+    """Two lines for the rows that share their samples, of which the first alone names them."""
+    alike: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    for row in rows:
+        alike[row.workload, row.lengths_hash].append(row)
+    for (workload, _), members in alike.items():
+        one, names = members[0].unevenness, row_names([row.number for row in members])
+        assert one is not None, "only uneven rows are shown"
+        yield (names, inline(workload), str(one.samples), "prompts", *_figures(one.prompt))
+        yield ("", "", "", "responses", *_figures(one.response))
+
+
+def _figures(one: LengthFacts) -> tuple[str, ...]:
+    whole = (f"{tokens:,}" for tokens in (one.p50, one.p90, one.p99, one.most))
+    return number(one.mean), *whole, percent(one.at_cap)
+
+
+def _uneven(show: Callable[[Unevenness], str]) -> Callable[[Row], str]:
+    return shown(lambda row: row.unevenness, show)
+
+
+def _batches(one: Unevenness) -> str:
+    return f"{'packed' if one.packed else 'padded'}{', balanced' if one.balanced else ''}"
+
+
+def _lost_share(row: Row) -> str:
+    lost = row.unevenness.idle_slot_seconds if row.unevenness else None
+    return percent(lost / row.iteration_seconds) if lost is not None and row.iteration_seconds else UNKNOWN
+
+
+GENERATION = Section("Generation and weight sync", _generation, is_beside=True)
 ASYNCHRONOUS = Section("Asynchronous trainers", _asynchronous, is_beside=True)
+LENGTHS = Section("Lengths and padding", _lengths, is_beside=True)

@@ -1,6 +1,6 @@
 """Rows of other tools' logs, apart from all that was measured."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 from suite.bundle.imported.record import MARK, ImportedRecord, ImportedRow
 from suite.report.facts.model import ReportModel
@@ -23,10 +23,14 @@ def _blocks(model: ReportModel) -> Iterator[Block]:
     )
     cells = ((name_of(place), *(show(row.record) for _, show in _COLUMNS)) for place, row in enumerate(rows, start=1))
     yield Table((Column("row", False), *(column for column, _ in _COLUMNS)), tuple(cells))
-    phases = _phases(rows)
-    if phases is not None:
+    phases = [phase for phase in ALL if any(phase.name in row.record.phases for row in rows)]
+    if phases:
         yield "Seconds of a step by the tool's own timers (share of the step in %):"
-        yield phases
+        seconds = (
+            (name_of(place), *(_phase(row.record, phase.name) for phase in phases))
+            for place, row in enumerate(rows, start=1)
+        )
+        yield Table((Column("row", False), *(Column(phase.label) for phase in phases)), tuple(seconds))
     yield "Where they are from:"
     yield bullets(few([_origin(place, row) for place, row in enumerate(rows, start=1)]))
 
@@ -60,19 +64,6 @@ _COLUMNS: tuple[tuple[Column, Callable[[ImportedRecord], str]], ...] = (
 )
 
 
-def _phases(rows: Sequence[ImportedRow]) -> Table | None:
-    known = [phase for phase in ALL if any(phase.name in row.record.phases for row in rows)]
-    if not known:
-        return None
-    return Table(
-        (Column("row", False), *(Column(phase.label) for phase in known)),
-        tuple(
-            (name_of(place), *(_phase(row.record, phase.name) for phase in known))
-            for place, row in enumerate(rows, start=1)
-        ),
-    )
-
-
 def _phase(record: ImportedRecord, name: str) -> str:
     phase = record.phases.get(name)
     if phase is None:
@@ -91,12 +82,12 @@ def _origin(place: int, row: ImportedRow) -> str:
         f"SHA-256 {code(record.log.sha256)}",
         f"steps {record.steps.first} to {record.steps.last}, {record.steps.warmup} left out before",
         *(f"{', '.join(labels)}: {source}" for source, labels in sources.items()),
-        *([f"algorithm told: {inline(known.algorithm)}"] if known.algorithm else []),
-        *([f"published at {inline(known.source)}"] if known.source else []),
-        *([f"the importer notes: {prose(known.note)}"] if known.note else []),
-        *(prose(note) for note in record.notes),
+        f"algorithm told: {inline(known.algorithm)}" if known.algorithm else "",
+        f"published at {inline(known.source)}" if known.source else "",
+        f"the importer notes: {prose(known.note)}" if known.note else "",
+        *map(prose, record.notes),
     ]
-    return f"{name_of(place)}: {'; '.join(facts)}"
+    return f"{name_of(place)}: {'; '.join(filter(None, facts))}"
 
 
 SECTION = Section("Imported, not measured here", _blocks, needs_rows=False)

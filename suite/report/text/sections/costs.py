@@ -1,17 +1,20 @@
-"""Peak memory against the least that the layout needs, of whole iterations and of each phase."""
+"""Where the time of an iteration goes, peak memory against the least that the layout needs, and GPU board energy."""
 
 from collections.abc import Callable, Iterator
 
-from suite.report.facts.costs import MemoryUse
+from suite.report.facts.costs import EnergyUse, MemoryUse
 from suite.report.facts.model import ReportModel
-from suite.report.formatting.escape import inline
-from suite.report.formatting.grid import Column, Table
+from suite.report.facts.pool import Row
+from suite.report.formatting.escape import inline, prose
+from suite.report.formatting.grid import Column, Notes, Table
 from suite.report.formatting.numbers import GIB, UNKNOWN, gib, interval, number, percent
-from suite.report.text.columns import LABEL, label
+from suite.report.text.columns import LABEL, label, seconds, shown, table_of
 from suite.report.text.section import Block, Picture, Section
 from suite.spec.phases import ALL_NAMES
 from suite.stats.intervals import Interval
 
+#: Columns that a trainer's timers give at most.
+_MOST_PARTS = 40
 _BELOW_FLOOR = "(!) A peak below the floor, although no correct run needs less: doubt how the memory was measured."
 _RESIDENT = (
     "On a CPU the peak is a process's resident set, which wanders with malloc's bookkeeping, most of all on several "
@@ -25,7 +28,43 @@ _WHOLE = (
 _Figure = tuple[Column, Callable[[MemoryUse], str]]
 
 
-def _blocks(model: ReportModel) -> Iterator[Block]:
+def _phases(model: ReportModel) -> Iterator[Block]:
+    rows = [row for row in model.rows if row.phases]
+    if rows:
+        measured = {phase.name for row in rows for phase in row.phases}
+        columns = [(Column(name), seconds(name, lambda row: row.phases)) for name in ALL_NAMES if name in measured]
+        columns.append((Column("iteration"), lambda row: number(row.iteration_seconds)))
+        yield "Seconds per iteration, and share of it in percent."
+        if any(row.setting.asynchronous for row in rows):
+            yield (
+                "Of asynchronous rows the seconds of the side that trains, without shares; generate is what it waits "
+                "for samples."
+            )
+        if any(row.idle for row in rows):
+            columns.append((Column("idle %"), _idle))
+            yield (
+                "Idle: what ranks, on average, wait at the end of phases for the slowest one, barriers included, and "
+                "the phase at whose end they wait longest."
+            )
+        yield table_of([LABEL, *columns], rows)
+    rows = [row for row in model.rows if row.parts]
+    if rows:
+        names = list(dict.fromkeys(cost.name for row in rows for cost in row.parts))[:_MOST_PARTS]
+        columns = [(Column(inline(name)), seconds(name, lambda row: row.parts)) for name in names]
+        yield (
+            "What trainers time within phases, in seconds per iteration of the slowest rank, and share of the "
+            "iteration:"
+        )
+        yield table_of([LABEL, *columns], rows)
+
+
+def _idle(row: Row) -> str:
+    if row.idle is None:
+        return UNKNOWN
+    return percent(row.idle.share) + (f", {inline(row.idle.most)}" if row.idle.seconds else "")
+
+
+def _memory(model: ReportModel) -> Iterator[Block]:
     used = [(row, row.memory) for row in model.rows if row.memory]
     if not used:
         return
@@ -43,35 +82,30 @@ def _blocks(model: ReportModel) -> Iterator[Block]:
     figures += [
         (Column("floor GiB"), lambda memory: gib(memory.floor_bytes)),
         (Column("floor set by", False), lambda memory: inline(memory.floor_phase or UNKNOWN)),
-        (Column("floor/peak %"), _floor_share),
+        (Column("floor/peak %"), lambda it: percent(it.efficiency) + " (!)" * _is_below_floor(it)),
     ]
     if any(memory.allocation_retries for _, memory in used):
         figures.append((Column("retries"), lambda memory: number(memory.allocation_retries, 1)))
     words = [one for one in figures if not one[0].right and len({one[1](memory) for _, memory in used}) == 1]
     alike = [f"{column.title} {show(used[0][1])}" for column, show in words]
     figures = [figure for figure in figures if figure not in words]
-    rows = tuple((label(row), *(show(memory) for _, show in figures)) for row, memory in used)
     notes = [f"All rows: {', '.join(alike)}."] if alike else []
     notes += [_BELOW_FLOOR] if any(_is_below_floor(memory) for _, memory in used) else []
     notes += [_RESIDENT] if any(row.setting.device == "cpu" for row, _ in used) else []
     notes += [_WHOLE] if any(memory.peak_is in ("all processes", "whole device") for _, memory in used) else []
-    yield Table((LABEL[0], *(column for column, _ in figures)), rows, tuple(notes))
+    columns = [(column, shown(lambda row: row.memory, show)) for column, show in figures]
+    yield table_of([LABEL, *columns], [row for row, _ in used], notes)
 
 
 def _in_gib(peaks: Interval) -> str:
     return interval(peaks.scaled(1 / GIB), bound_digits=1)
 
 
-def _floor_share(memory: MemoryUse) -> str:
-    share = percent(memory.efficiency)
-    return f"{share} (!)" if _is_below_floor(memory) else share
-
-
 def _is_below_floor(memory: MemoryUse) -> bool:
     return (memory.efficiency or 0.0) > 1
 
 
-def _by_phase(model: ReportModel) -> Iterator[Block]:
+def _memory_by_phase(model: ReportModel) -> Iterator[Block]:
     used = [(row, row.memory) for row in model.rows if row.memory and row.memory.by_phase]
     names = [name for name in ALL_NAMES if any(one.name == name for _, memory in used for one in memory.by_phase)]
     if names:
@@ -91,5 +125,22 @@ def _phase_cell(memory: MemoryUse, name: str) -> str:
     return UNKNOWN
 
 
-SECTION = Section("Memory", _blocks, Picture("memory", "Peak memory against the theoretical floor"))
-BY_PHASE = Section("Memory by phase", _by_phase, is_beside=True)
+def _energy(model: ReportModel) -> Iterator[Block]:
+    """A figure that is not valid says why."""
+    notes = Notes()
+    rows = [row for row in model.rows if row.energy]
+
+    def joules(energy: EnergyUse) -> str:
+        figure = number(energy.joules_per_sample)
+        reasons = "; ".join(energy.reasons) or "not all runs were sampled"
+        return figure if energy.valid else f"{figure} {notes.mark('Not valid: ' + prose(reasons))}"
+
+    if rows:
+        yield "GPU board energy."
+        yield table_of([LABEL, (Column("J/sample"), shown(lambda row: row.energy, joules))], rows, notes)
+
+
+PHASES = Section("Phases", _phases, Picture("phases", "Share of an iteration by phase"))
+MEMORY = Section("Memory", _memory, Picture("memory", "Peak memory against the theoretical floor"))
+MEMORY_BY_PHASE = Section("Memory by phase", _memory_by_phase, is_beside=True)
+ENERGY = Section("Energy", _energy, is_beside=True)
