@@ -45,7 +45,7 @@ def without_collector() -> Iterator[None]:
         gc.enable()
 
 
-_STATUS_BYTES = 1 << 14
+_LONGEST_BYTES = 1 << 16
 _RESET_PEAK = b"5"  # proc(5), /proc/pid/clear_refs: reset the peak resident set to the current one
 
 
@@ -64,8 +64,18 @@ def reset_peak_resident() -> None:
 
 def _field(name: bytes) -> int:
     """A field of /proc/self/status, whose lines read ``name:<white space>number kB``."""
-    text = os.pread(_descriptor("/proc/self/status", os.O_RDONLY), _STATUS_BYTES, 0)
-    return int(text.split(name, 1)[1].split(None, 1)[0]) * 1024
+    return int(read_open("/proc/self/status").split(name, 1)[1].split(None, 1)[0]) * 1024
+
+
+def read_open(path: str) -> bytes:
+    """Of a file of the kernel, kept open because opening it costs more than reading; empty where it is not there.
+
+    What it says of ``self`` is of the first process or thread that reads it.
+    """
+    try:
+        return os.pread(_descriptor(path, os.O_RDONLY), _LONGEST_BYTES, 0)
+    except OSError:
+        return b""
 
 
 @lru_cache(maxsize=None)

@@ -11,7 +11,7 @@ import torch
 from suite.worker.events import EventLog, Progress
 from suite.worker.memory import MemoryProbe, Peaks
 from suite.worker.noise import NoiseProbe
-from suite.worker.nvml import DeviceSampler, Summary
+from suite.worker.nvml import DeviceSampler, Reading
 from suite.worker.turns import Turns
 from suite.worker.world import World, barrier, synchronise
 
@@ -76,7 +76,7 @@ class Recorder(NullRecorder):
         self._noise = NoiseProbe(tells_host=world.local_rank == 0)
         self._began = 0.0
         self._seconds = 0.0
-        self._window: Optional[Summary] = None
+        self._window: Optional[Reading] = None
         self._disturbance: Dict[str, Any] = {}
         self._progress = progress
         self._turns = turns
