@@ -9,80 +9,62 @@ other rank and no iteration pays for a copy.
 import array
 import ctypes
 import os
+from contextlib import suppress
 from itertools import groupby
-from typing import List, NamedTuple, Tuple
+from typing import Iterator, List, Tuple
 
-#: an address, and how many pages lie there one behind the other
-Run = Tuple[int, int]
+#: pages one behind the other: their address, their bytes, and how madvise(2) has them mapped
+Run = Tuple[int, int, int]
 
+POPULATE_READ, POPULATE_WRITE = 22, 23  # since Linux 5.14
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _ENTRY_BYTES = 8
 _PRESENT, _OF_FILE = 1 << 63, 1 << 61  # of an entry of /proc/pid/pagemap
-_POPULATE_READ, _POPULATE_WRITE = 22, 23  # madvise(2), since Linux 5.14
 
 
-class Pages(NamedTuple):
-    """Those that are mapped from files, and those that the process has written and may write again."""
+def mapped_pages() -> List[Run]:
+    """Those that are mapped from files, and those that the process has written and may write again.
 
-    files: List[Run]
-    own: List[Run]
-
-
-def mapped_pages() -> Pages:
-    """All that are mapped now. Raises OSError where the kernel does not tell."""
-    found = Pages([], [])
+    Raises OSError where the kernel does not tell.
+    """
     with open("/proc/self/maps", encoding="utf-8", errors="replace") as file:
         lines = file.read().splitlines()
     with open("/proc/self/pagemap", "rb", buffering=0) as pagemap:
-        for line in lines:
-            _add(found, line, pagemap.fileno())
-    return found
+        return [run for line in lines for run in _runs(line, pagemap.fileno())]
 
 
-def prefault(pages: Pages) -> None:
+def prefault(pages: List[Run]) -> None:
     """Map those of files, and copy those that are shared with another process."""
-    _populate(pages.own, _POPULATE_WRITE)
-    if not _populate(pages.files, _POPULATE_READ):
-        _read(pages.files)
+    madvise = ctypes.CDLL(None).madvise
+    madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    refused = [run for run in pages if madvise(*run)]
+    if any(how == POPULATE_READ for _, _, how in refused):
+        _read(pages)
 
 
-def _add(found: Pages, line: str, pagemap: int) -> None:
+def _runs(line: str, pagemap: int) -> Iterator[Run]:
     """The pages of a mapping, by its line: addresses, permissions, offset, device, inode, path."""
     addresses, permissions = line.split(None, 2)[:2]
     begin, end = (int(part, 16) for part in addresses.split("-"))
     if begin >> 63 or not permissions.startswith("r"):  # the kernel's own, or not to be touched
         return
-    count = (end - begin) // _PAGE_BYTES
     entries = array.array("Q")
-    entries.frombytes(os.pread(pagemap, count * _ENTRY_BYTES, begin // _PAGE_BYTES * _ENTRY_BYTES))
+    entries.frombytes(
+        os.pread(pagemap, (end - begin) // _PAGE_BYTES * _ENTRY_BYTES, begin // _PAGE_BYTES * _ENTRY_BYTES)
+    )
     is_own = permissions[1] == "w" and permissions[3] == "p"
-    index = 0
     for kind, group in groupby(entry & (_PRESENT | _OF_FILE) for entry in entries):
-        run = (begin + index * _PAGE_BYTES, sum(1 for _ in group))
-        index += run[1]
+        address, begin = begin, begin + sum(_PAGE_BYTES for _ in group)
         if kind == _PRESENT | _OF_FILE:
-            found.files.append(run)
+            yield address, begin - address, POPULATE_READ
         elif kind == _PRESENT and is_own:
-            found.own.append(run)
+            yield address, begin - address, POPULATE_WRITE
 
 
-def _populate(runs: List[Run], how: int) -> bool:
-    """False where the kernel does not know how."""
-    madvise = ctypes.CDLL(None, use_errno=True).madvise
-    madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-    refused = [run for run in runs if madvise(run[0], run[1] * _PAGE_BYTES, how)]
-    return not refused
-
-
-def _read(runs: List[Run]) -> None:
-    """A byte of each page; one that cannot be read is left to its own fault."""
-    memory = os.open("/proc/self/mem", os.O_RDONLY)
-    try:
-        for address, pages in runs:
-            for page in range(pages):
-                try:
-                    os.pread(memory, 1, address + page * _PAGE_BYTES)
-                except OSError:
-                    break
-    finally:
-        os.close(memory)
+def _read(pages: List[Run]) -> None:
+    """A byte of each page of a file; one that cannot be read is left to its own fault."""
+    with open("/proc/self/mem", "rb", buffering=0) as memory:
+        for first, size, how in pages:
+            with suppress(OSError):
+                for address in range(first, first + size if how == POPULATE_READ else first, _PAGE_BYTES):
+                    os.pread(memory.fileno(), 1, address)

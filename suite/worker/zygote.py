@@ -2,9 +2,9 @@
 forks ranks that have it.
 
 A launcher that starts ranks on one machine, run after run, talks to it on a socket (SOCK_SEQPACKET), in JSON: told
-first whether it can fork (``{"unfit": null}`` or why not), the launcher sends ``{"module", "arguments", "variables",
-"memory_bytes"}`` (the last: the most that it may map, or null) with the descriptors of standard output and error for
-each rank, and is answered ``{"pid"}`` by the rank itself, or ``{"error"}``. What a rank then does is ``python -m MODULE
+first whether it can fork (``{"is_fit"}``), the launcher sends ``{"module", "arguments", "variables", "memory_bytes"}``
+(the last: the most that it may map, or null) with the descriptors of standard output and error for each rank, and is
+answered ``{"pid"}`` by the rank itself, null where it cannot be one. What a rank then does is ``python -m MODULE
 ARGUMENT...``, in the environment of this process and ``variables``.
 
 Linux alone. This process is to be started in the environment of the ranks but for what differs from rank to rank.
@@ -20,7 +20,7 @@ import socket
 import sys
 from typing import Any, Dict, List, Optional, Set, Tuple
 
-from suite.worker.pages import Pages, mapped_pages, prefault
+from suite.worker.pages import Run, mapped_pages, prefault
 from suite.worker.process import die_with_launcher, note_fork, without_collector
 from suite.worker.rank import LAUNCH_VARIABLES
 
@@ -41,13 +41,12 @@ def main(arguments: List[str]) -> Optional[Program]:
     with socket.socket(fileno=int(descriptor)) as channel:
         channel.set_inheritable(False)
         asked = _import_stack(stack)
-        pages, reason = Pages([], []), _unfit(asked)
         try:
-            pages = mapped_pages()
-        except OSError as error:
-            reason = "which pages are mapped is not known: {}".format(error)
-        _answer(channel, unfit=reason)
-        return _serve(channel, int(launcher), pages) if reason is None else None
+            pages = mapped_pages() if _is_fit(asked) else None
+        except OSError:
+            pages = None
+        _answer(channel, is_fit=pages is not None)
+        return None if pages is None else _serve(channel, int(launcher), pages)
 
 
 def _import_stack(stack: List[str]) -> Set[str]:
@@ -73,21 +72,15 @@ def _import_stack(stack: List[str]) -> Set[str]:
     return asked.intersection(LAUNCH_VARIABLES)
 
 
-def _unfit(asked: Set[str]) -> Optional[str]:
-    """Why a fork of this process would not be what a rank is that imports the stack itself; None where it would."""
+def _is_fit(asked: Set[str]) -> bool:
+    """Whether a fork of this process would be what a rank is that imports the stack itself: what that read is as it is
+    for any rank, it started no thread and no process, and opened no GPU."""
     import torch
 
-    if asked:
-        return "the stack reads {} while it is imported".format(", ".join(sorted(asked)))
-    if len(os.listdir("/proc/self/task")) > 1:
-        return "the stack starts threads while it is imported"
-    if _has_children():
-        return "the stack starts processes while it is imported"
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
-        return "the stack joins a process group while it is imported"
-    if torch.cuda.is_initialized() or any(path.startswith("/dev/nvidia") for path in _open_files()):
-        return "the stack opens a GPU while it is imported"
-    return None
+    is_alone = len(os.listdir("/proc/self/task")) == 1 and not _has_children()
+    files = [os.path.realpath("/proc/self/fd/" + name) for name in os.listdir("/proc/self/fd")]
+    has_gpu = torch.cuda.is_initialized() or any(path.startswith("/dev/nvidia") for path in files)
+    return is_alone and not asked and not has_gpu
 
 
 def _has_children() -> bool:
@@ -97,17 +90,7 @@ def _has_children() -> bool:
         return False
 
 
-def _open_files() -> List[str]:
-    found = []
-    for name in os.listdir("/proc/self/fd"):
-        try:
-            found.append(os.readlink("/proc/self/fd/" + name))
-        except OSError:  # the descriptor of the listing itself
-            continue
-    return found
-
-
-def _serve(channel: socket.socket, launcher: int, pages: Pages) -> Optional[Program]:
+def _serve(channel: socket.socket, launcher: int, pages: List[Run]) -> Optional[Program]:
     """Fork a rank for each request. Returns in a rank; None where the launcher is gone, or no rank can be forked."""
     while True:
         message, streams = _receive(channel)
@@ -115,12 +98,11 @@ def _serve(channel: socket.socket, launcher: int, pages: Pages) -> Optional[Prog
             return None
         try:
             is_rank = _fork()
-        except OSError as error:
-            _answer(channel, error="cannot fork: {}".format(error))
+        except OSError:
             return None
         if is_rank:
             if os.getppid() != launcher:
-                _answer(channel, error="the launcher did not adopt the rank")
+                _answer(channel, pid=None)
                 return None
             request = json.loads(message)
             os.setsid()
@@ -185,7 +167,7 @@ def _write_to(streams: List[int]) -> None:
         os.close(stream)
 
 
-def _be_fresh(variables: Dict[str, str], pages: Pages) -> None:
+def _be_fresh(variables: Dict[str, str], pages: List[Run]) -> None:
     """What a process that is started by itself has of its own."""
     os.environ.update(variables)
     # Python's own generator is seeded anew by every fork, and torch's has the same seed in every process.
