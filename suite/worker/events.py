@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from dataclasses import dataclass
-from typing import Any, Dict, Iterator, Optional
+from typing import Any, Iterator, Optional
 
 STDOUT_PREFIX = "::suite:: "
 EVENTS_SCHEMA = "suite/events/1"
@@ -54,8 +54,7 @@ class EventLog:
         """Write one event. Raises OSError of this write or of an earlier ``sync``."""
         if self._sync_error is not None:
             raise self._sync_error
-        event: Dict[str, Any] = {"kind": kind, "rank": self._rank, "time": time.time(), "seq": self._seq}
-        event.update(fields)
+        event = {"kind": kind, "rank": self._rank, "time": time.time(), "seq": self._seq, **fields}
         self._seq += 1
         line = _ENCODER.encode(event) + "\n"
         if self._mirror:
@@ -81,9 +80,8 @@ class EventLog:
         """A long event as several short ones of the kind ``piece``, whose texts together are its line."""
         starts = range(0, len(line), _PIECE_CHARACTERS)
         for index, start in enumerate(starts):
-            piece: Dict[str, Any] = {"kind": "piece", "rank": self._rank, "seq": self._seq - 1, "part": index}
-            piece.update(parts=len(starts), text=line[start : start + _PIECE_CHARACTERS])
-            yield _ENCODER.encode(piece) + "\n"
+            part = {"part": index, "parts": len(starts), "text": line[start : start + _PIECE_CHARACTERS]}
+            yield _ENCODER.encode({"kind": "piece", "rank": self._rank, "seq": self._seq - 1, **part}) + "\n"
 
     def _sync_on_request(self) -> None:
         while not self._closing.wait(_SECONDS_BETWEEN_FLUSHES):

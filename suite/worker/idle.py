@@ -1,29 +1,35 @@
 """Whether a rank's device was free before the run: what else used it, and what held its clocks down."""
 
 import os
-from typing import Any, Dict, List, Mapping
+from typing import Any, Dict, List, Mapping, Optional
 
 from suite.worker.devices import DeviceError
 
 #: set by a launcher for ranks that are not to run beside anything else
 REQUIRE_IDLE_VARIABLE = "SUITE_REQUIRE_IDLE"
 #: A driver keeps up to some hundred MiB of a GPU for itself; a share of the power limit may be rounding.
-_USED_BYTES, _UTILISATION_PERCENT, _POWER_SHARE = 1 << 30, 10, 0.95
+_GIB = 1 << 30
+_USED_BYTES, _UTILISATION_PERCENT, _POWER_SHARE = _GIB, 10, 0.95
 #: Reasons for low clocks that are there before any work: heat, a weak supply. Application clocks and power caps show
 #: only under load.
 _SLOWED_BY = ("hw_slowdown", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown")
-_GIB = 1 << 30
 
 
-def cpu_idle() -> Dict[str, Any]:
-    """The ``idle`` facts of a run on the CPU. The load holds the run's own start too, so it is told and not judged."""
-    return {"load": os.getloadavg()[0], "cpus": len(os.sched_getaffinity(0))}
+def find_idle(device_type: str, gpu: Any) -> Optional[Dict[str, Any]]:
+    """The ``idle`` facts of a rank's device: a GPU's (``suite.worker.nvml.NvmlGpu``) occupation, and in words what
+    disturbs; None where it cannot be asked. The load of a CPU holds the run's own start too, so it is not judged.
 
-
-def gpu_idle(gpu: Any) -> Dict[str, Any]:
-    """The ``idle`` facts of a GPU, a ``suite.worker.nvml.NvmlGpu``: its occupation, and in words what disturbs."""
+    Raises DeviceError where the launcher wants devices of its own and this GPU is not free.
+    """
+    if device_type == "cpu":
+        return {"load": os.getloadavg()[0], "cpus": len(os.sched_getaffinity(0))}
+    if gpu is None:
+        return None
     found = gpu.occupation()
-    return {**found, "disturbed_by": disturbances(found)}
+    disturbed = disturbances(found)
+    if os.environ.get(REQUIRE_IDLE_VARIABLE) == "1" and disturbed:
+        raise DeviceError("--require-idle: the GPU is not free: {}".format("; ".join(disturbed)))
+    return {**found, "disturbed_by": disturbed}
 
 
 def disturbances(found: Mapping[str, Any]) -> List[str]:
@@ -44,10 +50,3 @@ def disturbances(found: Mapping[str, Any]) -> List[str]:
     slowed = [name for name in found["throttle_reasons"] if name in _SLOWED_BY]
     lines.extend("its clocks are held down by {}".format(name) for name in slowed)
     return lines
-
-
-def require_idle(facts: Mapping[str, Any], environment: Mapping[str, str]) -> None:
-    """Raise DeviceError where the launcher wants devices of its own and this one is not free."""
-    disturbed = facts.get("disturbed_by")
-    if environment.get(REQUIRE_IDLE_VARIABLE) == "1" and disturbed:
-        raise DeviceError("--require-idle: the GPU is not free: {}".format("; ".join(disturbed)))

@@ -1,6 +1,7 @@
 """Reading the manifest with the standard library alone, and checking this process against it."""
 
 import json
+import os
 from importlib import metadata
 from typing import Any, Dict, List
 
@@ -9,6 +10,12 @@ from suite.worker.rank import ConfigError, RankIdentity
 
 MANIFEST_SCHEMA = "suite/manifest/1"
 _SEED_STRIDE = 1_000_003
+
+
+def declared(name: str) -> Any:
+    """What ``suite/worker/NAME.json`` declares for driver and worker alike."""
+    with open(os.path.join(os.path.dirname(__file__), name + ".json"), encoding="utf-8") as file:
+        return json.load(file)
 
 
 def read_manifest(path: str) -> Dict[str, Any]:

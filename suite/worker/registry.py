@@ -4,20 +4,14 @@
 """
 
 import importlib
-import json
-import os
-from typing import Any, Dict
+from typing import Any
 
-_FILE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "backends.json")
-
-
-def _declared(kind: str) -> Dict[str, str]:
-    with open(_FILE, encoding="utf-8") as file:
-        return {name: entry["worker"] for name, entry in json.load(file)[kind].items()}
-
+from suite.worker.manifest import declared
 
 #: backend -> ``module:class``
-ENGINES, TRAINERS = map(_declared, ("engines", "trainers"))
+ENGINES, TRAINERS = (
+    {name: entry["worker"] for name, entry in declared("backends")[kind].items()} for kind in ("engines", "trainers")
+)
 
 
 def backend_class(name: str, device_type: str, kernels: str = "torch") -> Any:

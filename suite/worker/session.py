@@ -3,7 +3,7 @@
 import os
 import time
 from contextlib import nullcontext
-from typing import Any, Callable, ContextManager, Dict, List, Optional, Tuple, Union
+from typing import Any, Callable, ContextManager, Dict, List, Optional, Union
 
 import torch
 
@@ -16,12 +16,12 @@ from suite.worker.facts import allows_tf32, collect_facts
 from suite.worker.generation import find_generator
 from suite.worker.generation.base import Generator
 from suite.worker.identity import identity
-from suite.worker.idle import cpu_idle, gpu_idle, require_idle
+from suite.worker.idle import find_idle
 from suite.worker.loop import Loop
 from suite.worker.manifest import asked_iterations
 from suite.worker.memory import Communicators, MemoryProbe
 from suite.worker.network import measure_network
-from suite.worker.nvml import DeviceSampler, find_gpu, open_gpu
+from suite.worker.nvml import DeviceSampler, NvmlGpu, find_gpu, open_gpu
 from suite.worker.process import resident_bytes, without_collector
 from suite.worker.profile import ProfilingRecorder
 from suite.worker.rank import RankIdentity
@@ -68,9 +68,10 @@ def run(
     apart = getattr(build, "own_processes", False)
     rank_device = "cpu" if apart else device_type
     turns = open_turns(os.environ, manifest, identity.rank)
-    idle = _idle(device_type, identity)  # before the first turn, when no row has used a GPU
+    gpu = find_gpu(identity.local_rank) if device_type == "cuda" else None
+    idle = find_idle(device_type, gpu)  # before the first turn, when no row has used a GPU
     turns.ask()
-    affinity, others = _place(manifest["measure"], identity, apart), _held_since(idle, identity, turns)
+    affinity, others = _place(manifest["measure"], identity, apart), _held_since(idle, gpu, turns)
     communicators = Communicators(rank_device, identity.local_rank)
     communicators.note("before_join")
     split = join_split(manifest, identity) if is_engine else None
@@ -79,8 +80,8 @@ def run(
     progress.beat()
     stands_for_gpu = apart and device_type == "cuda"  # on which the trainer's processes compute
     shown = World(*identity, torch.device("cuda", identity.local_rank) if stands_for_gpu else world.device)
-    sampler, notes = _start_sampler(shown)
-    notes += [] if split is None else split.notes
+    notes: List[str] = [] if split is None else split.notes
+    sampler = _start_sampler(shown.device, notes) if device_type == "cuda" else None
     facts = collect_facts(shown, manifest["stack"], manifest.get("stack_code", ()))
     facts["affinity"], facts["idle"] = affinity, idle
     notes += _thread_notes(facts["threads"], affinity["ranks"])
@@ -139,7 +140,7 @@ def run(
             loop.run_iteration(iteration, recorder)
     if sampler is not None:
         sampler.stop()
-    if manifest["measure"].get("profile", False) and isinstance(subject, Engine) and split is None:
+    if manifest["measure"].get("profile", False):
         profiling = ProfilingRecorder(world, log.folder, progress)
         profiling.watch(*subject.models)
         loop.run_iteration(iterations, profiling)
@@ -174,36 +175,16 @@ def _place(measure: Dict[str, Any], identity: RankIdentity, apart: bool) -> Dict
     """
     if apart:
         return left_alone("the trainer places processes of its own", identity.local_world_size)
-    if measure["device"] == "cpu":
-        return left_alone("a run on the CPU", identity.local_world_size)
     if measure.get("bind") != "near-gpu":
         return left_alone("not asked for", identity.local_world_size)
     return bind([find_gpu(rank) for rank in range(identity.local_world_size)], identity.local_rank)
 
 
-def _idle(device_type: str, identity: RankIdentity) -> Optional[Dict[str, Any]]:
-    """The ``idle`` facts of this rank's device, asked before it is used; None where nothing can be asked.
-
-    Raises DeviceError where the launcher wants a free GPU and this one is not.
-    """
-    if device_type == "cpu":
-        return cpu_idle()
-    gpu = find_gpu(identity.local_rank)
-    if gpu is None:
-        return None
-    facts = gpu_idle(gpu)
-    require_idle(facts, os.environ)
-    return facts
-
-
-def _held_since(idle: Optional[Dict[str, Any]], identity: RankIdentity, turns: Turns) -> int:
+def _held_since(idle: Optional[Dict[str, Any]], gpu: Optional[NvmlGpu], turns: Turns) -> int:
     """Bytes of this rank's GPU that rows whose turn came before have taken since it was found ``idle``."""
     before = (idle or {}).get("used_bytes")
-    if before is None or not turns.are_given:
-        return 0
-    gpu = find_gpu(identity.local_rank)
-    used = None if gpu is None else gpu.used_bytes()
-    return 0 if used is None else max(0, used - before)
+    used = None if gpu is None or not turns.are_given else gpu.used_bytes()
+    return 0 if used is None or before is None else max(0, used - before)
 
 
 def _thread_notes(threads: Dict[str, Optional[int]], ranks: int) -> List[str]:
@@ -221,22 +202,17 @@ def _describe(subject: Optional[Subject], facts: Dict[str, Any], notes: List[str
         facts["work_differences"] = list(subject.work_differences)
         facts["packages"].update(subject.versions)
         told = {
-            "lacking_phases": subject.lacking_phases,
-            "unscored": subject.unscored,
-            "configuration": subject.configuration,
-            "clock": subject.timed_by,
-            "experimental": subject.experimental,
+            name: getattr(subject, name) for name in ("lacking_phases", "unscored", "configuration", "experimental")
         }
-        facts.update({name: value for name, value in told.items() if value})
+        facts.update({name: value for name, value in {**told, "clock": subject.timed_by}.items() if value})
 
 
-def _start_sampler(world: World) -> Tuple[Optional[DeviceSampler], List[str]]:
-    """The sampler of this rank's GPU, or why there is none; a CPU has none and needs no reason."""
-    if world.device.type == "cpu":
-        return None, []
+def _start_sampler(device: torch.device, notes: List[str]) -> Optional[DeviceSampler]:
+    """The sampler of this rank's GPU; where there is none the notes say why."""
     try:
-        sampler = DeviceSampler(open_gpu(world.device))
+        sampler = DeviceSampler(open_gpu(device))
     except (ImportError, RuntimeError) as error:
-        return None, ["power and clocks are not sampled: {}".format(error)]
+        notes.append("power and clocks are not sampled: {}".format(error))
+        return None
     sampler.start()
-    return sampler, []
+    return sampler
