@@ -54,10 +54,16 @@ def near(gpu: Any, sys: str = _SYS) -> Near:
     address = gpu.pci_address()
     if address is not None:
         folder = os.path.join(sys, "bus", "pci", "devices", address)
-        cpus, node = read_list(os.path.join(folder, "local_cpulist")), read_text(os.path.join(folder, "numa_node"))
+        cpus = read_list(os.path.join(folder, "local_cpulist"))
         if cpus:
-            return Near(cpus, int(node) if node is not None and node.isdecimal() else None, "the kernel")
+            return Near(cpus, numa_node(folder), "the kernel")
     return Near(frozenset(gpu.near_cpus()), None, "NVML")
+
+
+def numa_node(device: str) -> Optional[int]:
+    """Of a device's folder in /sys. The kernel has -1 where it does not know."""
+    number = read_text(os.path.join(device, "numa_node")) or ""
+    return int(number) if number.isdecimal() else None
 
 
 def choose(near_cpus: Sequence[Cpus], local_rank: int, allowed: Cpus, sys: str = _SYS) -> Tuple[Cpus, int, str]:

@@ -5,7 +5,7 @@ import os
 import re
 import subprocess
 from functools import lru_cache
-from typing import List, Mapping, MutableMapping, NamedTuple, Optional, Tuple
+from typing import Dict, List, Mapping, MutableMapping, NamedTuple, Optional, Tuple
 
 #: set by a launcher that chose devices: ``ids:0,3``, ``count:2``, empty for none; not set: nobody chose
 DEVICES_VARIABLE = "SUITE_DEVICES"
@@ -19,12 +19,11 @@ class DeviceError(Exception):
 
 
 class Seen(NamedTuple):
-    """What is there: how many, their UUIDs and the driver's numbers where they can be listed, and a line of all."""
+    """What is there: how many, the driver's numbers by UUID where they can be listed, and a line of all."""
 
     count: int
-    uuids: Tuple[str, ...]
+    numbers: Dict[str, str]
     shown: str
-    numbers: Tuple[str, ...] = ()
 
 
 def check_devices(environment: Mapping[str, str]) -> None:
@@ -36,8 +35,8 @@ def check_devices(environment: Mapping[str, str]) -> None:
     seen = seen_gpus()
     if seen.count != count:
         raise DeviceError("asked for {} GPUs, sees {}: {}".format(count, seen.count, seen.shown))
-    missing = [name for name in ids if name.startswith("GPU-") and name not in seen.uuids]
-    if missing and seen.uuids:
+    missing = [name for name in ids if name.startswith("GPU-") and name not in seen.numbers]
+    if missing and seen.numbers:
         raise DeviceError("asked for {}, sees other GPUs: {}".format(", ".join(missing), seen.shown))
 
 
@@ -52,7 +51,7 @@ def show_devices_by_number(environment: MutableMapping[str, str]) -> None:
     seen = seen_gpus()
     numbers = []
     for word in words:
-        found = [number for uuid, number in zip(seen.uuids, seen.numbers) if uuid.startswith(word)]
+        found = [number for uuid, number in seen.numbers.items() if uuid.startswith(word)]
         if not word.startswith("GPU-") or len(found) != 1:
             return
         numbers += found
@@ -88,9 +87,8 @@ def seen_gpus() -> Seen:
         )
     except (OSError, subprocess.TimeoutExpired):
         files = sorted(path for path in glob.glob("/dev/nvidia*") if re.fullmatch(r"nvidia\d+", os.path.basename(path)))
-        return Seen(len(files), (), ", ".join(files) or "no /dev/nvidia0")
+        return Seen(len(files), {}, ", ".join(files) or "no /dev/nvidia0")
     lines = listed.stdout.decode(errors="replace").splitlines()
     found = [match for match in map(_LISTED.match, lines) if match]
     shown = "; ".join(match.group(0) for match in found) or "; ".join(lines[:3]) or "nvidia-smi lists none"
-    uuids, numbers = (tuple(match.group(group) for match in found) for group in (3, 1))
-    return Seen(len(found), uuids, shown, numbers)
+    return Seen(len(found), {match.group(3): match.group(1) for match in found}, shown)

@@ -3,7 +3,7 @@
 import json
 import os
 from importlib import metadata
-from typing import Any, Dict, List
+from typing import Any, Dict, Iterable, Tuple
 
 from suite.worker.identity import identity
 from suite.worker.rank import ConfigError, RankIdentity
@@ -69,34 +69,30 @@ def adamw(manifest: Dict[str, Any]) -> Dict[str, Any]:
 
 def check_world_size(manifest: Dict[str, Any], identity: RankIdentity) -> None:
     """Raise ConfigError unless the launcher started as many ranks as the layout has."""
-    layout = manifest["layout"]
-    ranks = layout["nodes"] * layout["devices_per_node"]
+    ranks = manifest["layout"]["nodes"] * manifest["layout"]["devices_per_node"]
     if identity.world_size != ranks:
-        raise ConfigError(
-            "the layout has {} ranks ({} nodes x {} devices) but the launcher started {}".format(
-                ranks, layout["nodes"], layout["devices_per_node"], identity.world_size
-            )
-        )
+        raise ConfigError("the layout has {} ranks but the launcher started {}".format(ranks, identity.world_size))
+
+
+def check_found(whose: str, facts: Iterable[Tuple[str, Any, Any]]) -> None:
+    """``facts``: of each its name, what was asked for, and what is there. Raises ConfigError with those that differ."""
+    wrong = ["{} {} wanted, {} found".format(*each) for each in facts if each[1] != each[2]]
+    if wrong:
+        raise ConfigError("{} not as the manifest asks: {}".format(whose, "; ".join(wrong)))
 
 
 def check_stack(wanted: Dict[str, str]) -> None:
     """Raise ConfigError, naming each package, unless exactly the ``wanted`` versions are installed."""
-    wrong: List[str] = []
-    for name, version in sorted(wanted.items()):
-        found = installed_version(name)
-        if found != version:
-            wrong.append("{} {} wanted, {} found".format(name, version, found or "none"))
-    if wrong:
-        raise ConfigError("the stack is not the manifest's: " + "; ".join(wrong))
+    facts = [(name, version, installed_version(name) or "none") for name, version in sorted(wanted.items())]
+    check_found("the stack is", facts)
 
 
 def check_code(wanted: Dict[str, str]) -> None:
     """Raise ConfigError, naming each package, unless the code of each has the ``wanted`` digest."""
     other = [name for name, code in sorted(wanted.items()) if (identity(name) or {}).get("digest") != code]
     if other:
-        raise ConfigError(
-            "the stack is not the manifest's: the code of {} changed since the run was planned".format(", ".join(other))
-        )
+        changed = "the code of {} changed since the run was planned".format(", ".join(other))
+        raise ConfigError("the stack is not as the manifest asks: " + changed)
 
 
 def installed_version(package: str) -> Any:

@@ -15,24 +15,15 @@ import torch.distributed as dist
 from suite.worker.world import World, barrier, synchronise
 
 _ELEMENT_BYTES = 4
+#: message sizes in bytes, and for how many seconds a pattern may exchange them; ``_REPEATS`` times each at most
+_CUDA = (tuple(4**power << 20 for power in range(6)), 1.0)
+_CPU = (tuple(4**power << 16 for power in range(4)), 0.1)
+_REPEATS, _LATENCY_REPEATS = 5, 10
 #: one function, newest name first; the last was torch 1's
 _GATHERS = ("all_gather_single", "all_gather_into_tensor", "_all_gather_base")
-_LATENCY_REPEATS = 10
 #: of the device's free memory, the share that the largest message may have; there are two buffers of its size
 _MEMORY_SHARE = 1 / 8
 Ranks = List[int]
-
-
-class _Setting(NamedTuple):
-    """Message sizes in bytes, timed ``repeats`` times each as long as a pattern stays within ``seconds``."""
-
-    sizes: Tuple[int, ...]
-    repeats: int
-    seconds: float
-
-
-_CUDA = _Setting(tuple(4**power << 20 for power in range(6)), 5, 1.0)
-_CPU = _Setting(tuple(4**power << 16 for power in range(4)), 5, 0.1)
 
 
 class _Team(NamedTuple):
@@ -45,16 +36,16 @@ class _Team(NamedTuple):
     other: torch.Tensor
 
 
-#: Of a team and a number of elements: the message's bytes, and what sends it once.
-_Pattern = Callable[[_Team, int], Tuple[int, Callable[[], Any]]]
+#: a message's bytes, and what sends it once
+_Message = Tuple[int, Callable[[], Any]]
 
 
-def _all_reduce(team: _Team, elements: int) -> Tuple[int, Callable[[], Any]]:
+def _all_reduce(team: _Team, elements: int) -> _Message:
     message = team.buffer[:elements]
     return elements * _ELEMENT_BYTES, lambda: dist.all_reduce(message, group=team.group)
 
 
-def _all_gather(team: _Team, elements: int) -> Tuple[int, Callable[[], Any]]:
+def _all_gather(team: _Team, elements: int) -> _Message:
     """The message is what every rank has in the end."""
     each = max(1, elements // len(team.ranks))
     whole, own = team.buffer[: each * len(team.ranks)], team.other[:each]
@@ -62,7 +53,7 @@ def _all_gather(team: _Team, elements: int) -> Tuple[int, Callable[[], Any]]:
     return whole.numel() * _ELEMENT_BYTES, lambda: gather(whole, own, group=team.group)
 
 
-def _send_receive(team: _Team, elements: int) -> Tuple[int, Callable[[], Any]]:
+def _send_receive(team: _Team, elements: int) -> _Message:
     """Every rank sends to the next one and receives from the one before it, in a ring, as pipeline stages do."""
     place, count = team.ranks.index(team.rank), len(team.ranks)
     following, before = team.ranks[(place + 1) % count], team.ranks[place - 1]
@@ -79,11 +70,7 @@ def _send_receive(team: _Team, elements: int) -> Tuple[int, Callable[[], Any]]:
     return elements * _ELEMENT_BYTES, exchange
 
 
-_PATTERNS: Dict[str, _Pattern] = {
-    "all_reduce": _all_reduce,
-    "all_gather": _all_gather,
-    "send_receive": _send_receive,
-}
+_PATTERNS = {"all_reduce": _all_reduce, "all_gather": _all_gather, "send_receive": _send_receive}
 
 
 def bus_factor(pattern: str, ranks: int) -> float:
@@ -114,8 +101,8 @@ def measure_network(world: World) -> Optional[Dict[str, Any]]:
     """
     if world.world_size == 1:
         return None
-    setting = _CUDA if world.device.type == "cuda" else _CPU
-    sizes = fitting(setting.sizes, _free_bytes(world))
+    sizes, seconds = _CUDA if world.device.type == "cuda" else _CPU
+    sizes = fitting(sizes, _free_bytes(world))
     barrier(world)
     began = time.perf_counter()
     buffers = [torch.zeros(sizes[-1] // _ELEMENT_BYTES, dtype=torch.float32, device=world.device) for _ in range(2)]
@@ -128,7 +115,7 @@ def measure_network(world: World) -> Optional[Dict[str, Any]]:
             is_runs_own = len(teams) == 1 and pattern != "send_receive"
             group = dist.group.WORLD if is_runs_own else groups[own]
             team = _Team(teams[own], world.rank, group, *buffers)
-            measured = _measure(world, team, pattern, sizes, setting)
+            measured = _measure(world, team, pattern, sizes, seconds)
             measurements.append({"scope": scope, "pattern": pattern, "ranks": len(teams[own]), **measured})
         barrier(world)
         dist.destroy_process_group(groups[own])
@@ -160,16 +147,15 @@ def fitting(sizes: Tuple[int, ...], free_bytes: Optional[int]) -> Tuple[int, ...
     return tuple(size for size in sizes if size == sizes[0] or size <= _MEMORY_SHARE * free_bytes)
 
 
-def _measure(world: World, team: _Team, pattern: str, sizes: Tuple[int, ...], setting: _Setting) -> Dict[str, Any]:
-    """Latency, and a line per size that the time allows. What is decided on the way follows from figures that all
-    ranks share, so all decide alike."""
+def _measure(world: World, team: _Team, pattern: str, sizes: Tuple[int, ...], left: float) -> Dict[str, Any]:
+    """Latency, and a line per size that the seconds ``left`` allow. What is decided on the way follows from figures
+    that all ranks share, so all decide alike."""
     latency_bytes, work = _PATTERNS[pattern](team, 1)
     latencies = _slowest_seconds(world, work, _LATENCY_REPEATS)
     lines: List[Dict[str, float]] = []
-    left = setting.seconds
     for size in sizes:
         size_bytes, work = _PATTERNS[pattern](team, size // _ELEMENT_BYTES)
-        repeats = setting.repeats
+        repeats = _REPEATS
         if lines:
             expected = lines[-1]["median_seconds"] * size_bytes / lines[-1]["bytes"]
             repeats = min(repeats, int(left / expected) - 1)  # less one to warm up

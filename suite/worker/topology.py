@@ -7,6 +7,7 @@ from typing import Any, Dict, List, Optional
 
 import torch
 
+from suite.worker.affinity import numa_node
 from suite.worker.nvml import NvmlGpu, find_gpu, pci_address
 from suite.worker.process import read_text
 from suite.worker.world import World
@@ -53,7 +54,7 @@ def describe_gpus(gpus: List[NvmlGpu], root: str) -> List[Dict[str, Any]]:
         found.append(
             {
                 "pci": place,
-                "numa_node": _numa_node(os.path.join(root, "sys/bus/pci/devices", place)) if place else None,
+                "numa_node": numa_node(os.path.join(root, "sys/bus/pci/devices", place)) if place else None,
                 "pcie": {
                     "generation": gpu.ask("CurrPcieLinkGeneration"),
                     "max_generation": gpu.ask("MaxPcieLinkGeneration"),
@@ -115,7 +116,7 @@ def _adapters(root: str) -> List[Dict[str, Any]]:
                 "link_layer": _line(port, "link_layer"),
                 "state": state.split(":")[-1].strip() if state else None,
                 "bits_per_second": float(rate.group(1)) * 1e9 if rate else None,
-                "numa_node": _numa_node(os.path.join(device, "device")),
+                "numa_node": numa_node(os.path.join(device, "device")),
             }
         )
     return found
@@ -130,12 +131,6 @@ def _interfaces(root: str) -> List[Dict[str, Any]]:
             bits = int(speed) * 1e6 if speed.isdigit() else None
             found.append({"name": name, "state": _line(path, "operstate"), "bits_per_second": bits})
     return found[:_MOST_INTERFACES]
-
-
-def _numa_node(device: str) -> Optional[int]:
-    """The kernel has -1 where it does not know."""
-    number = _line(device, "numa_node") or ""
-    return int(number) if number.isdigit() else None
 
 
 def _line(folder: str, name: str) -> Optional[str]:

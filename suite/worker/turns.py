@@ -43,12 +43,9 @@ class Turns:
             return
         try:
             self._channel.sendall(b"?")
-            answer = self._channel.recv(1)
-        except OSError as error:
+            self._left = self._channel.recv(1)[0]
+        except (OSError, IndexError) as error:  # the second where the driver has closed its end
             raise DriverGoneError("the driver that gives turns is gone: {}".format(error)) from error
-        if not answer:
-            raise DriverGoneError("the driver that gives turns is gone")
-        self._left = answer[0]
 
 
 def open_turns(environment: Mapping[str, str], manifest: Dict[str, Any], rank: int) -> Turns:

@@ -36,16 +36,13 @@ def join(identity: RankIdentity, device_type: str, timeout_seconds: float, store
         options.update(store=store, rank=identity.rank, world_size=identity.world_size)
     elif alone:
         options.update(store=dist.HashStore(), rank=0, world_size=1)
+    device = torch.device("cuda", identity.local_rank) if device_type == "cuda" else torch.device("cpu")
     if device_type == "cuda":
-        device = torch.device("cuda", identity.local_rank)
         torch.cuda.set_device(device)
-        dist.init_process_group("nccl", **options)
-    else:
-        device = torch.device("cpu")
-        dist.init_process_group("gloo", **options)
+    dist.init_process_group("nccl" if device_type == "cuda" else "gloo", **options)
     # DeepSpeed makes groups of its own without a time-out, which would then be torch's half hour.
     dist.new_group = partial(dist.new_group, timeout=options["timeout"])
-    return World(identity.rank, identity.world_size, identity.local_rank, identity.local_world_size, device)
+    return World(*identity, device)
 
 
 def synchronise(world: World) -> None:

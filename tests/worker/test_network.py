@@ -55,8 +55,7 @@ class TestFigures:
         monkeypatch.setattr(network, "_slowest_seconds", slowest)
         empty = torch.zeros(sizes[-1] // 4)
         team = network._Team(list(range(8)), 0, None, empty, empty)
-        setting = network._Setting(sizes, 5, 1.0)
-        told = network._measure(World(0, 8, 0, 8, CPU), team, "all_reduce", sizes, setting)
+        told = network._measure(World(0, 8, 0, 8, CPU), team, "all_reduce", sizes, 1.0)
         assert sum(spent) <= 1.0
         assert [line["bytes"] for line in told["sizes"]] == list(sizes[: len(told["sizes"])])
         assert (len(told["sizes"]) == len(sizes)) == (bytes_per_second > 1e9 / 2)
