@@ -1,25 +1,17 @@
 """Where a rank runs: on the CPUs near its GPU, so that memory it touches first is near too (Linux places it there).
 
-The kernel says which CPUs are near a device (``local_cpulist`` of its PCI address), NVIDIA's library says it where that
-is hidden. Ranks whose GPUs have the same CPUs near share them by whole cores.
+The kernel says which CPUs are near a device (``local_cpulist`` of its PCI address). Ranks whose GPUs have the same CPUs
+near share them by whole cores.
 """
 
 import os
-from typing import Any, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, FrozenSet, List, Optional, Sequence, Tuple
 
 from suite.worker.process import read_text
 
 _SYS = "/sys"
 _TASKS = "/proc/self/task"
 Cpus = FrozenSet[int]
-
-
-class Near(NamedTuple):
-    """What is known of the place of one GPU: its CPUs (empty: nothing), its NUMA node, and who said so."""
-
-    cpus: Cpus
-    numa_node: Optional[int]
-    source: str
 
 
 def bind(gpus: Sequence[Any], local_rank: int, sys: str = _SYS) -> Dict[str, Any]:
@@ -29,8 +21,8 @@ def bind(gpus: Sequence[Any], local_rank: int, sys: str = _SYS) -> Dict[str, Any
     known, nothing is changed.
     """
     allowed = frozenset(os.sched_getaffinity(0))
-    places = [Near(frozenset(), None, "unknown") if gpu is None else near(gpu, sys) for gpu in gpus]
-    cpus, ranks, how = choose([place.cpus for place in places], local_rank, allowed, sys)
+    places = [near(gpu, sys) for gpu in gpus]
+    cpus, ranks, how = choose([near_cpus for near_cpus, _ in places], local_rank, allowed, sys)
     if cpus != allowed:
         for task in os.listdir(_TASKS):
             try:
@@ -38,7 +30,7 @@ def bind(gpus: Sequence[Any], local_rank: int, sys: str = _SYS) -> Dict[str, Any
             except OSError:  # a thread that has ended, or a sandbox that forbids it
                 if int(task) == os.getpid():
                     return left_alone("the system does not allow it", len(gpus))
-    return _facts(cpus, ranks, places[local_rank].numa_node, how.format(places[local_rank].source))
+    return _facts(cpus, ranks, places[local_rank][1], how)
 
 
 def left_alone(reason: str, ranks: int) -> Dict[str, Any]:
@@ -50,14 +42,11 @@ def _facts(cpus: Cpus, ranks: int, numa_node: Optional[int], how: str) -> Dict[s
     return {"cpus": as_list(cpus), "ranks": ranks, "numa_node": numa_node, "how": how}
 
 
-def near(gpu: Any, sys: str = _SYS) -> Near:
-    address = gpu.pci_address()
-    if address is not None:
-        folder = os.path.join(sys, "bus", "pci", "devices", address)
-        cpus = read_list(os.path.join(folder, "local_cpulist"))
-        if cpus:
-            return Near(cpus, numa_node(folder), "the kernel")
-    return Near(frozenset(gpu.near_cpus()), None, "NVML")
+def near(gpu: Any, sys: str = _SYS) -> Tuple[Cpus, Optional[int]]:
+    """The CPUs near a GPU, none where that is not known, and its NUMA node."""
+    address = gpu and gpu.pci_address()
+    folder = os.path.join(sys, "bus", "pci", "devices", address or "unknown")
+    return read_list(os.path.join(folder, "local_cpulist")), numa_node(folder)
 
 
 def numa_node(device: str) -> Optional[int]:
@@ -67,8 +56,7 @@ def numa_node(device: str) -> Optional[int]:
 
 
 def choose(near_cpus: Sequence[Cpus], local_rank: int, allowed: Cpus, sys: str = _SYS) -> Tuple[Cpus, int, str]:
-    """The CPUs of a local rank, how many ranks run on them, and in words how they were chosen, with a ``{}`` for who
-    said what is near.
+    """The CPUs of a local rank, how many ranks run on them, and in words how they were chosen.
 
     Whole cores only (hyperthread siblings stay together), cut to what the process is ``allowed`` to use.
     """
@@ -76,15 +64,15 @@ def choose(near_cpus: Sequence[Cpus], local_rank: int, allowed: Cpus, sys: str =
     if not near_cpus[local_rank]:
         return allowed, len(near_cpus), "left alone: nobody says which CPUs are near the GPU"
     if not mine:
-        return allowed, len(near_cpus), "left alone: no CPU near the GPU (by {}) is allowed here"
+        return allowed, len(near_cpus), "left alone: no CPU near the GPU is allowed here"
     sharing = [rank for rank, cpus in enumerate(near_cpus) if cpus & allowed == mine]
     cores = cores_of(mine, sys)
     if len(cores) < len(sharing):
-        return mine, len(sharing), "near the GPU by {}, shared: fewer cores than ranks"
+        return mine, len(sharing), "near the GPU, shared: fewer cores than ranks"
     index = sharing.index(local_rank)
     first, last = index * len(cores) // len(sharing), (index + 1) * len(cores) // len(sharing)
     part = frozenset(cpu for core in cores[first:last] for cpu in core)
-    return part, 1, "near the GPU by {}, its cores divided among ranks: " + str(len(sharing))
+    return part, 1, "near the GPU, its cores divided among ranks: " + str(len(sharing))
 
 
 def cores_of(cpus: Cpus, sys: str = _SYS) -> List[Cpus]:

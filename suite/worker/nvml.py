@@ -22,8 +22,6 @@ _THROTTLE_REASONS = {
 }
 #: by name; None where this GPU does not report it
 Reading = Dict[str, Any]
-#: a set of CPUs comes as so many words of so many bits
-_CPU_WORDS, _WORD_BITS = 64, 64
 
 
 class NvmlGpu:
@@ -99,13 +97,6 @@ class NvmlGpu:
 
     def pci_address(self) -> Optional[str]:
         return pci_address(self.ask("PciInfo"))
-
-    def near_cpus(self) -> List[int]:
-        """Numbers of the CPUs that the driver calls near; none where it does not say."""
-        words = self.ask("CpuAffinity", _CPU_WORDS) or ()
-        return [
-            index * _WORD_BITS + bit for index, word in enumerate(words) for bit in range(_WORD_BITS) if word >> bit & 1
-        ]
 
 
 def pci_address(found: Any) -> Optional[str]:

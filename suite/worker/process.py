@@ -11,17 +11,12 @@ from functools import lru_cache
 from typing import Iterator, Optional
 
 _PR_SET_PDEATHSIG = 1
-_started = "spawned"
+_IMPORTED_BY = os.getpid()
 
 
 def how_started() -> str:
     """``spawned``: this process has imported its stack itself. ``forked``: from a process that had it imported."""
-    return _started
-
-
-def note_fork() -> None:
-    global _started
-    _started = "forked"
+    return "spawned" if os.getpid() == _IMPORTED_BY else "forked"
 
 
 def die_with_launcher() -> None:

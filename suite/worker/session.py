@@ -9,14 +9,13 @@ import torch
 
 from suite.worker.affinity import bind, left_alone
 from suite.worker.ceilings import measure_ceilings
-from suite.worker.devices import check_torch_devices
+from suite.worker.devices import check_torch_devices, find_idle
 from suite.worker.engines.base import Engine
 from suite.worker.events import EventLog, Progress
 from suite.worker.facts import allows_tf32, collect_facts
 from suite.worker.generation import find_generator
 from suite.worker.generation.base import Generator
 from suite.worker.identity import identity
-from suite.worker.idle import find_idle
 from suite.worker.loop import Loop
 from suite.worker.manifest import asked_iterations
 from suite.worker.memory import Communicators, MemoryProbe

@@ -11,6 +11,7 @@ Linux alone. This process is to be started in the environment of the ranks but f
 """
 
 import array
+import ctypes
 import gc
 import json
 import os
@@ -18,18 +19,23 @@ import resource
 import runpy
 import socket
 import sys
-from typing import Any, Dict, List, Optional, Set, Tuple
+from contextlib import suppress
+from itertools import groupby
+from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
 
-from suite.worker.pages import Run, mapped_pages, prefault
-from suite.worker.process import die_with_launcher, note_fork, without_collector
+from suite.worker.process import die_with_launcher, without_collector
 from suite.worker.rank import LAUNCH_VARIABLES
 
 _LONGEST_REQUEST = 1 << 16
 _STREAMS = 2  # standard output and error
-
-
 #: what a rank runs: a module, and its arguments
 Program = Tuple[str, List[str]]
+#: pages one behind the other: their address, their bytes, and how madvise(2) has them mapped
+Run = Tuple[int, int, int]
+POPULATE_READ, POPULATE_WRITE = 22, 23  # since Linux 5.14
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_ENTRY_BYTES = 8
+_PRESENT, _OF_FILE = 1 << 63, 1 << 61  # of an entry of /proc/pid/pagemap
 
 
 def main(arguments: List[str]) -> Optional[Program]:
@@ -125,9 +131,8 @@ def _receive(channel: socket.socket) -> Tuple[bytes, List[int]]:
     """A message with the descriptors that came with it; empty where the other end was closed."""
     streams = array.array("i")
     message, extra, _, _ = channel.recvmsg(_LONGEST_REQUEST, socket.CMSG_SPACE(_STREAMS * streams.itemsize))
-    for level, kind, data in extra:
-        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-            streams.frombytes(data[: len(data) - len(data) % streams.itemsize])
+    for _, _, data in extra:
+        streams.frombytes(data)
     return message, list(streams)
 
 
@@ -174,8 +179,60 @@ def _be_fresh(variables: Dict[str, str], pages: List[Run]) -> None:
     random = sys.modules.get("numpy.random")
     if random is not None:
         random.seed()
-    note_fork()
     prefault(pages)
+
+
+def mapped_pages() -> List[Run]:
+    """Those that are mapped from files, and those that the process has written and may write again.
+
+    Raises OSError where the kernel does not tell.
+
+    Linux copies the page table of memory that a process has written to a child and lets faults fill that of files
+    (libraries, mostly); what was written is shared until one of the two writes again. A rank that imported its stack
+    itself has all of these pages as its own. A forked one takes them before it begins, so that its resident set is that
+    of any other rank and no iteration pays for a copy.
+    """
+    with open("/proc/self/maps", encoding="utf-8", errors="replace") as file:
+        lines = file.read().splitlines()
+    with open("/proc/self/pagemap", "rb", buffering=0) as pagemap:
+        return [run for line in lines for run in _runs(line, pagemap.fileno())]
+
+
+def prefault(pages: List[Run]) -> None:
+    """Map those of files, and copy those that are shared with another process."""
+    madvise = ctypes.CDLL(None).madvise
+    madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    refused = [run for run in pages if madvise(*run)]
+    if any(how == POPULATE_READ for _, _, how in refused):
+        _read(pages)
+
+
+def _runs(line: str, pagemap: int) -> Iterator[Run]:
+    """The pages of a mapping, by its line: addresses, permissions, offset, device, inode, path."""
+    addresses, permissions = line.split(None, 2)[:2]
+    begin, end = (int(part, 16) for part in addresses.split("-"))
+    if begin >> 63 or not permissions.startswith("r"):  # the kernel's own, or not to be touched
+        return
+    entries = array.array("Q")
+    entries.frombytes(
+        os.pread(pagemap, (end - begin) // _PAGE_BYTES * _ENTRY_BYTES, begin // _PAGE_BYTES * _ENTRY_BYTES)
+    )
+    is_own = permissions[1] == "w" and permissions[3] == "p"
+    for kind, group in groupby(entry & (_PRESENT | _OF_FILE) for entry in entries):
+        address, begin = begin, begin + sum(_PAGE_BYTES for _ in group)
+        if kind == _PRESENT | _OF_FILE:
+            yield address, begin - address, POPULATE_READ
+        elif kind == _PRESENT and is_own:
+            yield address, begin - address, POPULATE_WRITE
+
+
+def _read(pages: List[Run]) -> None:
+    """A byte of each page of a file; one that cannot be read is left to its own fault."""
+    with open("/proc/self/mem", "rb", buffering=0) as memory:
+        for first, size, how in pages:
+            with suppress(OSError):
+                for address in range(first, first + size if how == POPULATE_READ else first, _PAGE_BYTES):
+                    os.pread(memory.fileno(), 1, address)
 
 
 if __name__ == "__main__":

@@ -7,9 +7,8 @@ from unittest import mock
 
 import pytest
 
-from suite.worker.devices import DeviceError
+from suite.worker.devices import REQUIRE_IDLE_VARIABLE, DeviceError, find_idle
 from suite.worker.failures import failure_kind
-from suite.worker.idle import REQUIRE_IDLE_VARIABLE, find_idle
 from suite.worker.nvml import NvmlGpu, find_gpu
 from suite.worker.trainers.processes import NodeMemory
 from tests.worker.pretended_nvml import UNSUPPORTED, PretendedNvml
@@ -26,7 +25,6 @@ FREE: dict[str, Any] = {
     "EnforcedPowerLimit": 700_000,
     "PowerManagementDefaultLimit": 700_000,
     "PciInfo": SimpleNamespace(busId=b"00000000:CA:00.0"),
-    "CpuAffinity": [0b101, 0, 1],
 }
 
 
@@ -84,12 +82,10 @@ def test_memory_in_use_is_without_the_drivers_own_where_the_library_tells_them_a
     assert only.used_bytes() == GIB
 
 
-def test_the_place_of_a_gpu_is_its_pci_address_and_the_cpus_near_it() -> None:
+def test_the_place_of_a_gpu_is_its_pci_address() -> None:
     assert gpu().pci_address() == "0000:ca:00.0"
     assert gpu(PciInfo=SimpleNamespace(busId="00010000:17:00.0")).pci_address() == "10000:17:00.0"
-    assert gpu().near_cpus() == [0, 2, 128]
     assert gpu(PciInfo=UNSUPPORTED).pci_address() is None
-    assert gpu(CpuAffinity=UNSUPPORTED).near_cpus() == []
 
 
 def test_a_cpu_tells_its_load_and_is_never_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from suite.backends.registry import own_backends
-from suite.worker import imports
+from suite.worker import registry
 from suite.worker.registry import ENGINES, TRAINERS, import_class
 from suite.worker.trainers.base import Trainer
 from tests.worker.written import write
@@ -52,6 +52,6 @@ def test_a_module_that_is_missing_is_named(modules, told, monkeypatch):
         imports = modules
         run: Any = None
 
-    monkeypatch.setattr(imports, "use_own_folder", lambda: None)
-    monkeypatch.setattr(imports, "backend_class", lambda name, device_type: Some)
-    assert imports.problem("verl", "cpu") == told
+    monkeypatch.setattr(registry, "use_own_folder", lambda: None)
+    monkeypatch.setattr(registry, "backend_class", lambda name, device_type: Some)
+    assert registry.problem("verl", "cpu") == told

@@ -11,8 +11,8 @@ from suite.bundle.record import Record
 from suite.conduct.running.execute import execute
 from suite.launch.local import LocalLauncher, Start
 from suite.spec.manifest import Manifest
-from suite.worker.pages import POPULATE_READ, POPULATE_WRITE, mapped_pages, prefault
 from suite.worker.process import resident_bytes
+from suite.worker.zygote import POPULATE_READ, POPULATE_WRITE, mapped_pages, prefault
 from tests.bundle.recorded import of_kind
 from tests.worker.tiny import tiny_manifest
 
