@@ -43,18 +43,13 @@ class ProfilingRecorder(NullRecorder):
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
         self._progress.beat()
-        activities = [torch.profiler.ProfilerActivity.CPU]
-        if self._world.device.type == "cuda":
-            activities.append(torch.profiler.ProfilerActivity.CUDA)
-        profiler = torch.profiler.profile(activities=activities)
+        profiler = torch.profiler.profile()
         self._calls, self._profiler = 0, profiler
         profiler.start()
-        try:
-            yield
-        finally:
-            synchronise(self._world)
-            is_cut = self._profiler is None
-            self._stop()
+        yield
+        synchronise(self._world)
+        is_cut = self._profiler is None
+        self._stop()
         self._write(name, profiler, is_cut)
         self._progress.beat()
 

@@ -8,7 +8,7 @@ from typing import Any, Callable, ContextManager, Dict, List, Optional, Union
 import torch
 
 from suite.worker.affinity import bind, left_alone
-from suite.worker.ceilings import measure_ceilings
+from suite.worker.ceilings import measure_ceilings, measure_network
 from suite.worker.devices import check_torch_devices, find_idle
 from suite.worker.engines.base import Engine
 from suite.worker.events import EventLog, Progress
@@ -19,7 +19,6 @@ from suite.worker.identity import identity
 from suite.worker.loop import Loop
 from suite.worker.manifest import asked_iterations
 from suite.worker.memory import Communicators, MemoryProbe
-from suite.worker.network import measure_network
 from suite.worker.nvml import DeviceSampler, NvmlGpu, find_gpu, open_gpu
 from suite.worker.process import resident_bytes, without_collector
 from suite.worker.profile import ProfilingRecorder

@@ -107,13 +107,13 @@ def _adapters(root: str) -> List[Dict[str, Any]]:
     found = []
     for port in sorted(glob.glob(os.path.join(root, "sys/class/infiniband/*/ports/*")))[:_MOST_ADAPTERS]:
         device = os.path.dirname(os.path.dirname(port))
-        rate = re.match(r"([\d.]+) Gb/sec", _line(port, "rate") or "")
-        state = _line(port, "state")
+        rate = re.match(r"([\d.]+) Gb/sec", read_text(os.path.join(port, "rate")) or "")
+        state = read_text(os.path.join(port, "state"))
         found.append(
             {
                 "name": os.path.basename(device),
                 "port": os.path.basename(port),
-                "link_layer": _line(port, "link_layer"),
+                "link_layer": read_text(os.path.join(port, "link_layer")),
                 "state": state.split(":")[-1].strip() if state else None,
                 "bits_per_second": float(rate.group(1)) * 1e9 if rate else None,
                 "numa_node": numa_node(os.path.join(device, "device")),
@@ -126,12 +126,8 @@ def _interfaces(root: str) -> List[Dict[str, Any]]:
     """Network interfaces other than the loop; most virtual ones have no speed."""
     found = []
     for path in sorted(glob.glob(os.path.join(root, "sys/class/net/*"))):
-        name, speed = os.path.basename(path), _line(path, "speed") or ""
+        name, speed = os.path.basename(path), read_text(os.path.join(path, "speed")) or ""
         if name != "lo" and os.path.isdir(path):
             bits = int(speed) * 1e6 if speed.isdigit() else None
-            found.append({"name": name, "state": _line(path, "operstate"), "bits_per_second": bits})
+            found.append({"name": name, "state": read_text(os.path.join(path, "operstate")), "bits_per_second": bits})
     return found[:_MOST_INTERFACES]
-
-
-def _line(folder: str, name: str) -> Optional[str]:
-    return read_text(os.path.join(folder, name)) or None
