@@ -55,8 +55,7 @@ def run(
         use_own_folder()  # before the stack asks where to write
     with without_collector():
         build = (find_build or own_build)(manifest)
-        if isinstance(build, type) and issubclass(build, (Engine, Trainer)):
-            build.load(manifest)
+        getattr(build, "load", lambda _: None)(manifest)
         progress.beat()
         make_generator = find_generator(manifest) if is_engine and generates(manifest, identity) else None
     progress.beat()
@@ -64,9 +63,11 @@ def run(
         check_torch_devices(os.environ, torch.cuda.device_count())
     # ranks of a trainer that has its processes elsewhere meet over gloo and leave the device alone
     apart = getattr(build, "own_processes", False)
-    rank_device = "cpu" if apart else device_type
+    computes_here = device_type == "cpu" or not apart  # on the device that the run is about
+    rank_device = device_type if computes_here else "cpu"
     turns = open_turns(os.environ, manifest, identity.rank)
-    gpu = find_gpu(identity.local_rank) if device_type == "cuda" else None
+    notes: List[str] = []
+    gpu = _own_gpu(identity.local_rank, notes) if device_type == "cuda" else None
     idle = find_idle(device_type, gpu)  # before the first turn, when no row has used a GPU
     turns.ask()
     affinity, others = _place(manifest["measure"], identity, apart), _held_since(idle, gpu, turns)
@@ -76,21 +77,22 @@ def run(
     world = join(identity, rank_device, manifest["limits"]["silence_seconds"]) if split is None else split.world
     communicators.note("joined")
     progress.beat()
-    stands_for_gpu = apart and device_type == "cuda"  # on which the trainer's processes compute
-    shown = World(*identity, torch.device("cuda", identity.local_rank) if stands_for_gpu else world.device)
-    notes: List[str] = [] if split is None else split.notes
-    sampler = _start_sampler(shown.device, notes) if device_type == "cuda" else None
+    shown = World(*identity, world.device if computes_here else torch.device("cuda", identity.local_rank))
+    notes += [] if split is None else split.notes
+    sampler = None if gpu is None else DeviceSampler(gpu)
+    if sampler is not None:
+        sampler.start()
     facts = collect_facts(shown, manifest["stack"], manifest.get("stack_code", ()))
     facts["affinity"], facts["idle"] = affinity, idle
-    notes += _thread_notes(facts["threads"], affinity["ranks"])
-    # measured by this rank, where it computes on the device that the run is about
-    here = rank_device == device_type
-    facts["ceilings"] = measure_ceilings(world, manifest["measure"]["precision"]) if here else None
+    each, cpus, ranks = facts["threads"]["torch"], facts["threads"]["cpus"], affinity["ranks"]
+    if each * ranks > cpus:
+        notes.append("{} threads for each of {} ranks, but {} CPUs for all of them".format(each, ranks, cpus))
+    facts["ceilings"] = measure_ceilings(world, manifest["measure"]["precision"]) if computes_here else None
     progress.beat()
     subject: Optional[Subject] = None
     generator: Optional[Generator] = None
     try:
-        facts["network"] = measure_network(world) if here else None
+        facts["network"] = measure_network(world) if computes_here else None
         communicators.note("network_measured")
         progress.beat()
         baseline = resident_bytes()
@@ -166,6 +168,14 @@ def _beating(progress: Progress) -> ContextManager[Any]:
     return nullcontext() if register is None else register(lambda *_: progress.beat())
 
 
+def _own_gpu(local_rank: int, notes: List[str]) -> Optional[NvmlGpu]:
+    try:
+        return open_gpu(torch.device("cuda", local_rank))
+    except (ImportError, RuntimeError) as error:
+        notes.append("power and clocks are not sampled: {}".format(error))
+        return None
+
+
 def _place(measure: Dict[str, Any], identity: RankIdentity, apart: bool) -> Dict[str, Any]:
     """Bind this rank near its GPU where the manifest asks for it; the ``affinity`` facts in any case.
 
@@ -185,14 +195,6 @@ def _held_since(idle: Optional[Dict[str, Any]], gpu: Optional[NvmlGpu], turns: T
     return 0 if used is None or before is None else max(0, used - before)
 
 
-def _thread_notes(threads: Dict[str, Optional[int]], ranks: int) -> List[str]:
-    """A line where the threads of the ``ranks`` that run on the same CPUs are more than these."""
-    each, cpus = threads["torch"], threads["cpus"]
-    if each is None or cpus is None or each * ranks <= cpus:
-        return []
-    return ["{} threads for each of {} ranks, but {} CPUs for all of them".format(each, ranks, cpus)]
-
-
 def _describe(subject: Optional[Subject], facts: Dict[str, Any], notes: List[str]) -> None:
     """Add the notes, work differences and versions that the engine or trainer reports."""
     facts["notes"] = notes + list(subject.notes if subject is not None else ())
@@ -203,14 +205,3 @@ def _describe(subject: Optional[Subject], facts: Dict[str, Any], notes: List[str
             name: getattr(subject, name) for name in ("lacking_phases", "unscored", "configuration", "experimental")
         }
         facts.update({name: value for name, value in {**told, "clock": subject.timed_by}.items() if value})
-
-
-def _start_sampler(device: torch.device, notes: List[str]) -> Optional[DeviceSampler]:
-    """The sampler of this rank's GPU; where there is none the notes say why."""
-    try:
-        sampler = DeviceSampler(open_gpu(device))
-    except (ImportError, RuntimeError) as error:
-        notes.append("power and clocks are not sampled: {}".format(error))
-        return None
-    sampler.start()
-    return sampler
