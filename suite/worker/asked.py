@@ -1,8 +1,4 @@
-"""What a manifest asks of an iteration: prompts, lengths, the counts of its work, and the scores of finished samples.
-
-A reward model would score in the main process. Some trainers ask for scores sample by sample, or before there is any
-sample.
-"""
+"""What a manifest asks of an iteration: prompts, lengths, the counts of its work, and the scores of samples."""
 
 from typing import Any, Dict, List, Sequence, Tuple
 

@@ -1,7 +1,4 @@
-"""The GPUs of this node: whether they are those that the launcher asked for, and whether nobody else uses them.
-
-Nothing heavy is imported here.
-"""
+"""Whether the GPUs of this node are those that the launcher asked for, and free; nothing heavy is imported for it."""
 
 import glob
 import os

@@ -1,7 +1,4 @@
-"""The event stream of one rank: a line in its file at once, on disk soon after, on standard output from rank 0.
-
-How far the rank has come is told in heartbeats while nothing else is.
-"""
+"""The event stream of one rank: a line in its file at once, on disk soon after, on standard output from rank 0."""
 
 import json
 import os

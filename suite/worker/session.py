@@ -7,7 +7,6 @@ from typing import Any, Callable, ContextManager, Dict, List, Optional, Union
 
 import torch
 
-from suite.worker.affinity import bind, left_alone
 from suite.worker.ceilings import measure_ceilings, measure_network
 from suite.worker.devices import check_torch_devices, find_idle
 from suite.worker.engines.base import Engine
@@ -26,6 +25,7 @@ from suite.worker.rank import RankIdentity
 from suite.worker.recorder import Recorder
 from suite.worker.registry import backend_class
 from suite.worker.split.sides import generates, join_split
+from suite.worker.topology import bind, left_alone
 from suite.worker.trainers.base import Trainer
 from suite.worker.trainers.scratch import give_back, use_own_folder
 from suite.worker.turns import Turns, open_turns

@@ -35,10 +35,7 @@ class Turns:
 
     def ask(self) -> None:
         """End the turn that there was, and wait for the next, with as many iterations as the driver says. The last one
-        ends with this process, or its run.
-
-        Raises DriverGoneError.
-        """
+        ends with this process, or its run. Raises DriverGoneError."""
         if self._channel is None:
             return
         try:

@@ -12,9 +12,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suite.worker.affinity import as_list, bind, choose, near
 from suite.worker.nvml import NvmlGpu
-from suite.worker.topology import collect_topology, describe_gpus
+from suite.worker.topology import as_list, bind, choose, collect_topology, describe_gpus, near
 from suite.worker.world import World
 from tests.worker.pretended_nvml import UNSUPPORTED, PretendedNvml
 from tests.worker.tiny import ROOT
@@ -175,6 +174,7 @@ def test_a_container_whose_cpus_are_elsewhere_is_left_alone_and_too_few_cores_ar
     assert choose([SOCKETS[0]] * 2, 1, frozenset({3, 19, 30}), node)[:2] == ({3, 19}, 2)
 
 
+@pytest.mark.slow
 def test_a_process_is_really_bound_with_the_threads_it_has(tmp_path: Path) -> None:
     first = min(os.sched_getaffinity(0))
     place = {"local_cpulist": f"{first}\n", "numa_node": "-1\n"}
@@ -182,7 +182,7 @@ def test_a_process_is_really_bound_with_the_threads_it_has(tmp_path: Path) -> No
     program = (
         "import os, threading, time\n"
         "from types import SimpleNamespace\n"
-        "from suite.worker.affinity import bind\n"
+        "from suite.worker.topology import bind\n"
         f"gpu = SimpleNamespace(pci_address=lambda: {ADDRESSES[0]!r})\n"
         "threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
         f"print(bind([gpu], 0, {str(tmp_path)!r}))\n"
