@@ -10,10 +10,7 @@ from typing import Any, Dict, List, Mapping, MutableMapping, NamedTuple, Optiona
 #: set by a launcher that chose devices: ``ids:0,3``, ``count:2``, empty for none; not set: nobody chose
 DEVICES_VARIABLE = "SUITE_DEVICES"
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
-_ASK_SECONDS = 60
 _LISTED = re.compile(r"GPU (\d+): (.+) \(UUID: (\S+)\)")
-
-
 #: set by a launcher for ranks that are not to run beside anything else
 REQUIRE_IDLE_VARIABLE = "SUITE_REQUIRE_IDLE"
 #: A driver keeps up to some hundred MiB of a GPU for itself; a share of the power limit may be rounding.
@@ -58,15 +55,10 @@ def show_devices_by_number(environment: MutableMapping[str, str]) -> None:
     words = [word.strip() for word in environment.get(_VISIBLE, "").split(",")]
     if not any(word.startswith("GPU-") for word in words):
         return
-    seen = seen_gpus()
-    numbers = []
-    for word in words:
-        found = [number for uuid, number in seen.numbers.items() if uuid.startswith(word)]
-        if not word.startswith("GPU-") or len(found) != 1:
-            return
-        numbers += found
-    environment[_VISIBLE] = ",".join(numbers)
-    environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+    listed = seen_gpus().numbers.items()
+    found = [[number for uuid, number in listed if "GPU-" in word and uuid.startswith(word)] for word in words]
+    if all(len(numbers) == 1 for numbers in found):
+        environment.update({_VISIBLE: ",".join(numbers[0] for numbers in found), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"})
 
 
 def check_torch_devices(environment: Mapping[str, str], count: int) -> None:
@@ -82,19 +74,15 @@ def asked_for(environment: Mapping[str, str]) -> Optional[Tuple[int, List[str]]]
     if text is None:
         return None
     form, _, value = text.partition(":")
-    if form == "ids":
-        ids = value.split(",")
-        return len(ids), ids
-    return (int(value), []) if form == "count" else (0, [])
+    ids = value.split(",") if form == "ids" else []
+    return int(value) if form == "count" else len(ids), ids
 
 
 @lru_cache(maxsize=1)
 def seen_gpus() -> Seen:
     """NVIDIA's own list, or the device files where its lister is not there."""
     try:
-        listed = subprocess.run(
-            ["nvidia-smi", "-L"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=_ASK_SECONDS
-        )
+        listed = subprocess.run(["nvidia-smi", "-L"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
         files = sorted(path for path in glob.glob("/dev/nvidia*") if re.fullmatch(r"nvidia\d+", os.path.basename(path)))
         return Seen(len(files), {}, ", ".join(files) or "no /dev/nvidia0")

@@ -36,10 +36,8 @@ class EventLog:
         os.makedirs(events, exist_ok=True)
         self.folder = folder
         self.path = os.path.join(events, "rank-{}.jsonl".format(rank))
-        self._rank = rank
-        self._mirror = mirror
-        self._longest_line = _LONGEST_LINE - len(STDOUT_PREFIX) if in_pieces else None
-        self._seq = 0
+        self._rank, self._seq = rank, 0
+        self._mirror, self._in_pieces = mirror, in_pieces
         self.written_at = time.monotonic()
         self._file = open(self.path, "wb")  # noqa: SIM115 - open as long as the run
         self._requested, self._closing = threading.Event(), threading.Event()
@@ -55,7 +53,7 @@ class EventLog:
         self._seq += 1
         line = _ENCODER.encode(event) + "\n"
         if self._mirror:
-            is_long = self._longest_line is not None and len(line) > self._longest_line
+            is_long = self._in_pieces and len(STDOUT_PREFIX + line) > _LONGEST_LINE
             for piece in self._pieces(line) if is_long else (line,):
                 sys.stdout.write(STDOUT_PREFIX + piece)
                 sys.stdout.flush()

@@ -230,9 +230,7 @@ class Loop:
     def _check_lengths(self, prompts: Samples, samples: Samples) -> None:
         wanted = (prompts.prompt_lengths, prompts.response_lengths)
         if (samples.prompt_lengths, samples.response_lengths) != wanted:
-            raise ConfigError(
-                "the samples have {} tokens where {} were forced".format(samples.lengths, prompts.lengths)
-            )
+            raise ConfigError("the samples have {} tokens, forced were {}".format(samples.lengths, prompts.lengths))
 
     def _check_prompts(self, prompts: Samples, samples: Samples) -> None:
         """Not in any timed phase: it waits for the device."""

@@ -19,11 +19,8 @@ class MemoryProbe:
     """
 
     def __init__(self, device: torch.device, baseline_bytes: int, sleeps: bool = False, others: int = 0) -> None:
-        self._device = device
-        self._baseline_bytes = baseline_bytes
-        self._sleeps = sleeps
-        self._others = others
-        self._used = 0
+        self._device, self._baseline_bytes, self._sleeps = device, baseline_bytes, sleeps
+        self._others, self._used = others, 0
 
     def reset(self) -> None:
         reset_peak_resident()

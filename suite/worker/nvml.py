@@ -9,17 +9,11 @@ from typing import Any, Dict, List, Optional
 import torch
 
 INTERVAL_SECONDS = 0.1
-#: NVML's clock event reason bits (nvml.h, nvmlClocksEventReasons); 0x1 is idle, which limits nothing
-_THROTTLE_REASONS = {
-    0x2: "applications_clocks_setting",
-    0x4: "sw_power_cap",
-    0x8: "hw_slowdown",
-    0x10: "sync_boost",
-    0x20: "sw_thermal_slowdown",
-    0x40: "hw_thermal_slowdown",
-    0x80: "hw_power_brake_slowdown",
-    0x100: "display_clock_setting",
-}
+#: NVML's clock event reasons from bit 1 on (nvml.h, nvmlClocksEventReasons); bit 0 is idle, which limits nothing
+_THROTTLE_REASONS = (
+    *("applications_clocks_setting", "sw_power_cap", "hw_slowdown", "sync_boost", "sw_thermal_slowdown"),
+    *("hw_thermal_slowdown", "hw_power_brake_slowdown", "display_clock_setting"),
+)
 #: by name; None where this GPU does not report it
 Reading = Dict[str, Any]
 
@@ -166,7 +160,7 @@ def summarise(samples: List[Reading], energy_joules: Optional[float]) -> Reading
 
 
 def throttle_reasons(mask: int) -> List[str]:
-    return [name for bit, name in sorted(_THROTTLE_REASONS.items()) if mask & bit]
+    return [name for bit, name in enumerate(_THROTTLE_REASONS, start=1) if mask >> bit & 1]
 
 
 def _is_own(pid: int) -> bool:

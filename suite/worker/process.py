@@ -5,7 +5,6 @@ import faulthandler
 import gc
 import os
 import signal
-import sys
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Iterator, Optional
@@ -21,8 +20,7 @@ def how_started() -> str:
 
 def die_with_launcher() -> None:
     """Have the kernel kill this process when the thread that started it ends (Linux, prctl(2))."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def show_stacks_on_request() -> None:

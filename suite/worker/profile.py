@@ -7,7 +7,7 @@ follows repeats them.
 
 import os
 from contextlib import contextmanager
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, Iterator, Optional
 
 import torch
 
@@ -32,10 +32,10 @@ class ProfilingRecorder(NullRecorder):
         self._folder = os.path.join(folder, FOLDER)
         self._profiler: Optional[Any] = None
         self._calls = 0
-        self._hooks: List[Any] = []
 
     def watch(self, *models: torch.nn.Module) -> None:
-        self._hooks += [model.register_forward_pre_hook(self._on_forward) for model in models]
+        for model in models:
+            model.register_forward_pre_hook(self._on_forward)
 
     def begin(self, iteration: int) -> None:
         barrier(self._world)
@@ -52,10 +52,6 @@ class ProfilingRecorder(NullRecorder):
         self._stop()
         self._write(name, profiler, is_cut)
         self._progress.beat()
-
-    def finish(self, counts: Dict[str, int], stats: Dict[str, Optional[float]], **optional: Any) -> None:
-        for hook in self._hooks:
-            hook.remove()
 
     def _on_forward(self, _module: Any, _arguments: Any) -> None:
         self._calls += 1

@@ -31,12 +31,10 @@ def read_rank(environment: Mapping[str, str]) -> RankIdentity:
         return RankIdentity(0, 1, 0, 1)
     if missing:
         raise ConfigError("the launcher set a rank but not {}".format(", ".join(missing)))
-    try:
-        identity = RankIdentity(*(int(environment[name]) for name in _NUMBERS))
-    except ValueError as error:
-        raise ConfigError("the launcher's rank variables are not numbers: {}".format(error)) from error
+    texts = [environment[name] for name in _NUMBERS]
+    identity = RankIdentity(*(int(text) if text.isdecimal() else -1 for text in texts))
     if not 0 <= identity.rank < identity.world_size or not 0 <= identity.local_rank < identity.local_world_size:
-        raise ConfigError("the launcher's ranks make no sense: {}".format(identity))
+        raise ConfigError("{} are {}, which makes no sense".format(", ".join(_NUMBERS), ", ".join(texts)))
     return identity
 
 

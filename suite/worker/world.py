@@ -67,16 +67,12 @@ def leave() -> None:
     dist.destroy_process_group()
 
 
-MAIN_RANK = 0
-
-
 class Replicas:
     """Which rank belongs to which replica; collective over all ranks, as is each method."""
 
     def __init__(self, engine: Engine) -> None:
-        self._device = engine.device
         self._is_leader = engine.replica_leader
-        self._is_main = dist.get_rank() == MAIN_RANK
+        self._is_main = dist.get_rank() == 0
         mine = torch.tensor([engine.data_parallel_rank, int(engine.replica_leader)], device=engine.device)
         everyone = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
         dist.all_gather(everyone, mine)
@@ -85,12 +81,12 @@ class Replicas:
         self._ranks, self._leaders = range(len(everyone)), [rank for _, rank in sorted(leader_of_replica.items())]
 
     def gather(self, tensor: torch.Tensor) -> List[torch.Tensor]:
-        """The replica leaders' tensors, in order of replicas, on the main rank; an empty list on the others.
+        """The replica leaders' tensors, in order of replicas, on rank 0, the main one; an empty list on the others.
 
         Every rank sends, because all ranks of a replica hold the same; the leaders' are kept.
         """
         received = [torch.empty_like(tensor) for _ in self._ranks] if self._is_main else None
-        dist.gather(tensor.contiguous(), received, dst=MAIN_RANK)
+        dist.gather(tensor.contiguous(), received, dst=0)
         return [] if received is None else [received[rank] for rank in self._leaders]
 
     def all_gather(self, tensor: torch.Tensor) -> List[torch.Tensor]:
@@ -102,7 +98,7 @@ class Replicas:
     def broadcast(self, tensor: torch.Tensor) -> torch.Tensor:
         """The main rank's tensor on every rank, shaped as each rank's own."""
         tensor = tensor.contiguous()
-        dist.broadcast(tensor, src=MAIN_RANK)
+        dist.broadcast(tensor, src=0)
         return tensor
 
     def sum(self, tensor: torch.Tensor) -> torch.Tensor:
