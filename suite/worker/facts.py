@@ -27,7 +27,6 @@ _VARIABLES = (
     *("OMP_", "NCCL_", "CUDA_", "TORCH", "PYTORCH_", "DS_", "MKL", "GLOO_", "NVIDIA_", "KMP_"),
     *("FI_", "UCX_", "TRITON_", "VLLM_"),
 )
-_CONTAINER_ID = re.compile(r"[0-9a-f]{64}")
 
 
 def collect_facts(world: World, stack: Iterable[str], identified: Iterable[str] = ()) -> Dict[str, Any]:
@@ -48,24 +47,13 @@ def collect_facts(world: World, stack: Iterable[str], identified: Iterable[str] 
         "python": platform.python_version(),
         "variables": relevant_variables(os.environ),
         "cpu": _cpu(),
-        "threads": threads(os.environ),
+        "threads": {"torch": torch.get_num_threads(), "cpus": len(os.sched_getaffinity(0))},
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "kernel": platform.release(),
         "allocator": allocator() if is_cuda else None,
         "topology": collect_topology(world),
-        "container": _container(),
         "image": os.environ.get("SUITE_IMAGE"),
         "host": socket.gethostname(),
-    }
-
-
-def threads(environment: Mapping[str, str]) -> Dict[str, Optional[int]]:
-    """What the threads of this rank come to: torch's own number, what OpenMP was told, CPUs they may run on."""
-    told = environment.get("OMP_NUM_THREADS", "")
-    return {
-        "torch": torch.get_num_threads(),
-        "openmp": int(told) if told.isdecimal() else None,
-        "cpus": len(os.sched_getaffinity(0)),
     }
 
 
@@ -126,13 +114,3 @@ def _physical_cores(cpuinfo: str) -> Optional[int]:
         re.findall(name + r"\s*:\s*(\d+)$", cpuinfo, re.MULTILINE) for name in ("^physical id", "^core id")
     )
     return len(set(zip(sockets, cores))) or None
-
-
-def _container() -> Optional[str]:
-    """The id of the container this process is in: in its control group, or where its files are mounted from."""
-    for path, lines_with in (("/proc/self/cgroup", ""), ("/proc/self/mountinfo", "/containers/")):
-        for line in (read_text(path) or "").splitlines():
-            found = _CONTAINER_ID.search(line) if lines_with in line else None
-            if found:
-                return found.group(0)
-    return None

@@ -11,7 +11,7 @@ import torch
 
 from suite.worker.ceilings import measure_ceilings
 from suite.worker.events import EventLog, Progress
-from suite.worker.facts import allocator, allows_tf32, collect_facts, driver_version, relevant_variables, threads
+from suite.worker.facts import allocator, allows_tf32, collect_facts, driver_version, relevant_variables
 from suite.worker.loop import Loop
 from suite.worker.memory import MemoryProbe
 from suite.worker.nvml import DeviceSampler, Reading, summarise
@@ -87,12 +87,7 @@ class TestFacts:
         assert "pytest" in facts["packages"]
         assert "no-such-package" not in facts["packages"]
         assert facts["memory_bytes"] > resident_bytes()
-
-    def test_threads_are_those_that_torch_and_openmp_have(self) -> None:
-        found = threads({"OMP_NUM_THREADS": "3"})
-        assert (found["torch"], found["openmp"]) == (torch.get_num_threads(), 3)
-        assert found["cpus"] == len(os.sched_getaffinity(0))
-        assert threads({"OMP_NUM_THREADS": "3,2"})["openmp"] is threads({})["openmp"] is None
+        assert facts["threads"] == {"torch": torch.get_num_threads(), "cpus": len(os.sched_getaffinity(0))}
 
     @pytest.mark.parametrize(
         ("line", "version"),
