@@ -103,14 +103,14 @@ def allows_tf32() -> bool:
 
 
 def _cpu() -> Dict[str, Any]:
+    """``cores``: distinct pairs of socket and core; None where the kernel does not list them (virtual machines, ARM)."""
     text = read_text("/proc/cpuinfo") or ""
-    model = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
-    return {"model": model.group(1) if model else None, "cores": _physical_cores(text), "threads": os.cpu_count()}
-
-
-def _physical_cores(cpuinfo: str) -> Optional[int]:
-    """Distinct pairs of socket and core, or None where the kernel does not list them (virtual machines, ARM)."""
-    sockets, cores = (
-        re.findall(name + r"\s*:\s*(\d+)$", cpuinfo, re.MULTILINE) for name in ("^physical id", "^core id")
+    models, sockets, cores = (
+        re.findall("^" + name + r"\s*:\s*(.+)$", text, re.MULTILINE)
+        for name in ("model name", "physical id", "core id")
     )
-    return len(set(zip(sockets, cores))) or None
+    return {
+        "model": models[0] if models else None,
+        "cores": len(set(zip(sockets, cores))) or None,
+        "threads": os.cpu_count(),
+    }

@@ -10,7 +10,7 @@ import importlib
 import json
 import os
 import sys
-from typing import Any, List, Optional
+from typing import Any, Optional
 
 from suite.worker.manifest import declared
 from suite.worker.trainers.scratch import use_own_folder
@@ -22,17 +22,12 @@ ENGINES, TRAINERS = (
 
 
 def backend_class(name: str, device_type: str, kernels: str = "torch") -> Any:
-    """Import the stack of a backend of the worker's own; its class."""
-    return import_class({**ENGINES, **TRAINERS}[name], device_type, kernels)
-
-
-def import_class(target: str, device_type: str, kernels: str = "torch") -> Any:
-    """The class that ``target`` names, as ``module:class``.
+    """Import the stack of a backend of the worker's own; its class.
 
     Where the module's package defines ``prepare(device_type)``, that runs first: the variables a stack reads while it
     is imported, and what has to be imported before it. So does its ``choose_kernels(kernels)``, with the layout's.
     """
-    module, _, attribute = target.partition(":")
+    module, _, attribute = {**ENGINES, **TRAINERS}[name].partition(":")
     package = importlib.import_module(module.rpartition(".")[0])
     for hook, value in (("prepare", device_type), ("choose_kernels", kernels)):
         getattr(package, hook, lambda _: None)(value)
@@ -53,12 +48,8 @@ def problem(backend: str, device_type: str) -> Optional[str]:
     return None
 
 
-def main(arguments: List[str]) -> None:
+if __name__ == "__main__":
     answer = os.dup(1)
     os.dup2(2, 1)  # whatever a stack prints is no answer
-    os.write(answer, json.dumps(problem(*arguments)).encode())
+    os.write(answer, json.dumps(problem(*sys.argv[1:])).encode())
     os._exit(0)  # threads of a stack may not end
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
