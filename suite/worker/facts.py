@@ -103,7 +103,7 @@ def allows_tf32() -> bool:
 
 
 def _cpu() -> Dict[str, Any]:
-    """``cores``: distinct pairs of socket and core; None where the kernel does not list them (virtual machines, ARM)."""
+    """``cores``: pairs of socket and core; None where the kernel does not list them (virtual machines, ARM)."""
     text = read_text("/proc/cpuinfo") or ""
     models, sockets, cores = (
         re.findall("^" + name + r"\s*:\s*(.+)$", text, re.MULTILINE)
