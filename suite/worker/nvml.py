@@ -207,9 +207,11 @@ def open_gpu(device: torch.device) -> NvmlGpu:
     return NvmlGpu(pynvml, handle)
 
 
-def find_gpu(local_rank: int) -> Optional[NvmlGpu]:
-    """The GPU of a rank of this node; None where it is not found."""
+def find_gpu(local_rank: int, notes: Optional[List[str]] = None) -> Optional[NvmlGpu]:
+    """The GPU of a rank of this node; None where it is not found, which the ``notes`` then tell with the reason."""
     try:
         return open_gpu(torch.device("cuda", local_rank))
-    except (ImportError, RuntimeError, AssertionError):  # torch asserts that there is such a device
+    except (ImportError, RuntimeError, AssertionError) as error:  # torch asserts that there is such a device
+        if notes is not None:
+            notes.append("power and clocks are not sampled: {}".format(error))
         return None

@@ -15,7 +15,6 @@ from suite.worker.events import Progress
 from suite.worker.recorder import NullRecorder
 from suite.worker.world import World, barrier, synchronise
 
-FOLDER = "profile"
 #: forward calls of a model in a phase that are traced
 MOST_CALLS = 8
 #: a longer trace, packed, is left out of the bundle; its table stays
@@ -29,7 +28,7 @@ class ProfilingRecorder(NullRecorder):
     def __init__(self, world: World, folder: str, progress: Progress) -> None:
         """``folder``: the bundle's, which gets ``profile/rank-N-PHASE.json.gz`` and ``.txt``."""
         self._world, self._progress = world, progress
-        self._folder = os.path.join(folder, FOLDER)
+        self._folder = os.path.join(folder, "profile")
         self._profiler: Optional[Any] = None
         self._calls = 0
 

@@ -18,7 +18,7 @@ from suite.worker.identity import identity
 from suite.worker.loop import Loop
 from suite.worker.manifest import asked_iterations
 from suite.worker.memory import Communicators, MemoryProbe
-from suite.worker.nvml import DeviceSampler, NvmlGpu, find_gpu, open_gpu
+from suite.worker.nvml import DeviceSampler, NvmlGpu, find_gpu
 from suite.worker.process import resident_bytes, without_collector
 from suite.worker.profile import ProfilingRecorder
 from suite.worker.rank import RankIdentity
@@ -67,7 +67,7 @@ def run(
     rank_device = device_type if computes_here else "cpu"
     turns = open_turns(os.environ, manifest, identity.rank)
     notes: List[str] = []
-    gpu = _own_gpu(identity.local_rank, notes) if device_type == "cuda" else None
+    gpu = find_gpu(identity.local_rank, notes) if device_type == "cuda" else None
     idle = find_idle(device_type, gpu)  # before the first turn, when no row has used a GPU
     turns.ask()
     affinity, others = _place(manifest["measure"], identity, apart), _held_since(idle, gpu, turns)
@@ -166,14 +166,6 @@ def _beating(progress: Progress) -> ContextManager[Any]:
     """Each parameter that a module gets shows that a model is still being built; torch before 2.0 cannot tell."""
     register = getattr(torch.nn.modules.module, "register_module_parameter_registration_hook", None)
     return nullcontext() if register is None else register(lambda *_: progress.beat())
-
-
-def _own_gpu(local_rank: int, notes: List[str]) -> Optional[NvmlGpu]:
-    try:
-        return open_gpu(torch.device("cuda", local_rank))
-    except (ImportError, RuntimeError) as error:
-        notes.append("power and clocks are not sampled: {}".format(error))
-        return None
 
 
 def _place(measure: Dict[str, Any], identity: RankIdentity, apart: bool) -> Dict[str, Any]:
