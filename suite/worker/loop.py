@@ -190,10 +190,7 @@ class Loop:
         return counts
 
     def _statistics(self, rollouts: Rollouts, steps: List[Dict[str, float]]) -> Stats:
-        """Means over optimizer steps and replicas; null where the engine reports none or it is not finite.
-
-        An algorithm may have statistics of its own beside those that all have.
-        """
+        """Means over optimizer steps and replicas; null where the engine reports none or it is not finite."""
         names = (*TRAIN_STATS, *sorted(set(steps[0]).difference(TRAIN_STATS, _NO_STATS)))
         means = [sum(step.get(name, math.nan) for step in steps) / len(steps) for name in names]
         totals = self._replicas.sum(torch.tensor(means, dtype=torch.float64, device=self._engine.device))

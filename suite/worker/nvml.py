@@ -58,10 +58,7 @@ class NvmlGpu:
         return (second and self.ask("MemoryInfo", second)) or self.ask("MemoryInfo")
 
     def occupation(self) -> Dict[str, Any]:
-        """What the GPU does at this moment, before this process has made a context on it, and who else computes there.
-
-        None where it does not tell.
-        """
+        """What the GPU does now, before this process has made a context on it, and who else computes there."""
         memory = self._memory()
         running = [each for each in self.ask("ComputeRunningProcesses") or () if each.pid != os.getpid()]
         return {

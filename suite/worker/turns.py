@@ -1,7 +1,4 @@
-"""Rows that take turns: a rank asks its driver for the next one, and sleeps in the kernel until it has it.
-
-The driver's side, with the protocol, is ``suite.launch.turns``.
-"""
+"""Rows that take turns: a rank asks its driver (``suite.launch.turns``) for the next, and sleeps until it has it."""
 
 import json
 import socket
@@ -42,7 +39,7 @@ class Turns:
             self._channel.sendall(b"?")
             self._left = self._channel.recv(1)[0]
         except (OSError, IndexError) as error:  # the second where the driver has closed its end
-            raise DriverGoneError("the driver that gives turns is gone: {}".format(error)) from error
+            raise DriverGoneError("the driver that gives turns is gone") from error
 
 
 def open_turns(environment: Mapping[str, str], manifest: Dict[str, Any], rank: int) -> Turns:
