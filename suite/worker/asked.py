@@ -63,7 +63,7 @@ def expected_counts(workload: Dict[str, Any], work: Dict[str, Any]) -> Counts:
 def check_counts(counts: Counts, workload: Dict[str, Any], work: Dict[str, Any]) -> None:
     """Raise ConfigError, with every number, unless the counts are those that the manifest asks for."""
     asked = expected_counts(workload, work)
-    check_found("the iteration was", [(name, number, counts[name]) for name, number in asked.items()])
+    check_found("the iteration was", [(name, number, counts[name]) for name, number in asked.items()], "done")
 
 
 def score_samples(reward: Dict[str, Any], samples: Samples, seed: int) -> torch.Tensor:

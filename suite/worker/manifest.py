@@ -74,9 +74,9 @@ def check_world_size(manifest: Dict[str, Any], identity: RankIdentity) -> None:
         raise ConfigError("the layout has {} ranks but the launcher started {}".format(ranks, identity.world_size))
 
 
-def check_found(whose: str, facts: Iterable[Tuple[str, Any, Any]]) -> None:
+def check_found(whose: str, facts: Iterable[Tuple[str, Any, Any]], how: str = "found") -> None:
     """``facts``: of each its name, what was asked for, and what is there. Raises ConfigError with those that differ."""
-    wrong = ["{} {} wanted, {} found".format(*each) for each in facts if each[1] != each[2]]
+    wrong = ["{} {} wanted, {} {}".format(*each, how) for each in facts if each[1] != each[2]]
     if wrong:
         raise ConfigError("{} not as the manifest asks: {}".format(whose, "; ".join(wrong)))
 

@@ -67,8 +67,8 @@ class Recorder(NullRecorder):
         self._world, self._log, self._progress, self._turns = world, log, progress, turns
         self._memory, self._sampler = memory, sampler
         self._noise = NoiseProbe(tells_host=world.local_rank == 0)
-        self._began = 0.0
-        self._measured: Dict[str, Any] = {}
+        self._began = self._seconds = 0.0
+        self._around: Dict[str, Any] = {}
 
     def watch(self, *models: torch.nn.Module) -> None:
         for model in models:
@@ -116,14 +116,13 @@ class Recorder(NullRecorder):
         self._progress.phase = "other"
         synchronise(self._world)
         self.meet()
-        self._measured = {"seconds": time.perf_counter() - self._began}
-        if self._sampler is not None:
-            self._measured["device"] = self._sampler.close_window()
-        self._measured["noise"] = self._noise.close_window()
+        self._seconds = time.perf_counter() - self._began
+        self._around = {} if self._sampler is None else {"device": self._sampler.close_window()}
+        self._around["noise"] = self._noise.close_window()
 
     def finish(self, counts: Dict[str, int], stats: Dict[str, Optional[float]], **optional: Any) -> None:
-        fields = {**self._measured, **optional}
-        self._log.emit("iteration", iteration=self._progress.iteration, counts=counts, stats=stats, **fields)
+        measured = {"iteration": self._progress.iteration, "seconds": self._seconds, "counts": counts, "stats": stats}
+        self._log.emit("iteration", **measured, **self._around, **optional)
         self._log.sync()
         self._progress.completed_iterations += 1
 

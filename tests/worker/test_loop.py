@@ -136,7 +136,7 @@ def test_samples_of_a_group_have_one_prompt_of_one_length() -> None:
         (
             ScriptedEngine(token=128),
             tiny_body(),
-            "response_tokens 32 wanted, 0 found; padded_tokens 0 wanted, 32 found",
+            "response_tokens 32 wanted, 0 done; padded_tokens 0 wanted, 32 done",
         ),
     ],
 )

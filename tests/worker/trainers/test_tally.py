@@ -36,13 +36,13 @@ def test_padding_is_counted_apart_and_neither_it_nor_another_length_is_the_manif
         with pytest.raises(ConfigError, match=r"8 \+ 8 tokens were forced"):
             counted.add_samples(tokens(4, prompt), tokens(4, response), PAD)
     counted.trained_tokens, counted.optimizer_steps = 64, 1
-    with pytest.raises(ConfigError, match="response_tokens 32 wanted, 29 found; padded_tokens 0 wanted, 3 found"):
+    with pytest.raises(ConfigError, match="response_tokens 32 wanted, 29 done; padded_tokens 0 wanted, 3 done"):
         counted.counts(60, 100)
 
 
 @pytest.mark.parametrize(
     ("leader", "steps", "words"),
-    [(True, 2, "optimizer_steps 1 wanted, 2 found"), (False, 1, "samples 4 wanted, 0 found")],
+    [(True, 2, "optimizer_steps 1 wanted, 2 done"), (False, 1, "samples 4 wanted, 0 done")],
 )
 def test_a_step_too_many_and_a_rank_that_speaks_for_no_replica_are_told(leader, steps, words):
     counted = tally(leader=leader)

@@ -126,12 +126,13 @@ class ToldClock(PhaseClock):
     def tell(self, seconds: float, phases: Dict[str, float], counts: Any, stats: Any, **optional: Any) -> None:
         """The iteration is over. Null counts are what the log does not tell."""
         Recorder.stop(self)
+        self._seconds = seconds
         here: Dict[str, Any] = {"iteration": self._progress.iteration}
         for name, taken in phases.items():
             self._log.emit("phase", phase=name, seconds=taken, wait_seconds=0.0, source=SOURCE, **here)
         self._memory.refresh()
         self._log.emit("memory", phase="other", **here, **self._memory.peaks())
-        Recorder.finish(self, counts, stats, source=SOURCE, seconds=seconds, **optional)
+        Recorder.finish(self, counts, stats, source=SOURCE, **optional)
 
 
 class LeadingToldClock(LeadingClock, ToldClock):

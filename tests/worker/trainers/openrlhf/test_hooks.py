@@ -119,7 +119,7 @@ def test_ranks_that_made_other_optimizer_steps_are_no_iteration():
     count = Count(manifest, ALONE, 1, 1)
     count.take_samples(samples_of(manifest, 0), 0)
     count.take_training(trained(manifest, steps=2))
-    with pytest.raises(ConfigError, match="optimizer_steps 1 wanted, 2 found"):
+    with pytest.raises(ConfigError, match="optimizer_steps 1 wanted, 2 done"):
         count.close()
 
 
