@@ -18,7 +18,7 @@ from suite.worker.world import World
 _MOST_ADAPTERS, _MOST_INTERFACES = 64, 32
 #: nvmlDeviceGetP2PStatus: whether one device may read another's memory, and whether by NVLink (nvml.h,
 #: nvmlGpuP2PCapsIndex_t; pynvml has had the first one as a tuple)
-_READ, _BY_NVLINK, _REACHED = 0, 2, 0
+_P2P, _REACHED = {"read": 0, "nvlink": 2}, 0
 #: nvml.h: NVML_NVLINK_MAX_LINKS and nvmlIntNvLinkDeviceType_t
 _MOST_LINKS, _SWITCH, _GPU = 36, 2, 0
 _SYS = "/sys"
@@ -63,11 +63,7 @@ def describe_gpus(gpus: List[NvmlGpu], root: str) -> List[Dict[str, Any]]:
                     "max_width": gpu.ask("MaxPcieLinkWidth"),
                 },
                 "nvlinks": _nvlinks(gpu, [one for one in places if one]),
-                "peers": {
-                    "others": len(others),
-                    "read": _reached(gpu, others, _READ),
-                    "nvlink": _reached(gpu, others, _BY_NVLINK),
-                },
+                "peers": {"others": len(others), **{how: _reached(gpu, others, code) for how, code in _P2P.items()}},
             }
         )
     return found

@@ -112,7 +112,9 @@ def _serve(channel: socket.socket, launcher: int, pages: List[Run]) -> Optional[
                 return None
             request = json.loads(message)
             os.setsid()
-            _write_to(streams)
+            for number, stream in enumerate(streams, 1):
+                os.dup2(stream, number)
+                os.close(stream)
             _answer(channel, pid=os.getpid())
             channel.close()
             _be_fresh(request["variables"], pages)
@@ -164,12 +166,6 @@ def _fork() -> bool:
     finally:
         os.close(orphan_it)
     return False
-
-
-def _write_to(streams: List[int]) -> None:
-    for number, stream in enumerate(streams, 1):
-        os.dup2(stream, number)
-        os.close(stream)
 
 
 def _be_fresh(variables: Dict[str, str], pages: List[Run]) -> None:
