@@ -132,12 +132,9 @@ def scopes(world_size: int, local_world_size: int) -> List[Tuple[str, List[Ranks
     """
     everyone = list(range(world_size))
     nodes = [everyone[first : first + local_world_size] for first in range(0, world_size, local_world_size)]
-    if len(nodes) == 1:
-        return [("within_node", [everyone])]
-    if local_world_size == 1:
-        return [("across_nodes", [everyone])]
     across = [everyone[local::local_world_size] for local in range(local_world_size)]
-    return [("within_node", nodes), ("across_nodes", across), ("all_ranks", [everyone])]
+    found = [(name, teams) for name, teams in (("within_node", nodes), ("across_nodes", across)) if len(teams[0]) > 1]
+    return found if len(found) == 1 else [*found, ("all_ranks", [everyone])]
 
 
 def measure_network(world: World) -> Optional[Dict[str, Any]]:

@@ -28,7 +28,6 @@ class NoiseProbe:
         self._throttles = limiting_cgroups(proc, sys)
         self._cpus = frozenset(os.sched_getaffinity(0))
         self._clock = os.path.join(sys, "devices", "system", "cpu", "cpu{}", "cpufreq", "scaling_cur_freq")
-        self._has_clock = os.path.exists(self._clock.format(min(self._cpus)))
         self._opened: Figures = {}
         self._others_cpu_seconds: Callable[[], float] = float
 
@@ -42,7 +41,7 @@ class NoiseProbe:
     def close_window(self) -> Figures:
         """What happened since ``open_window``: the ``noise`` field of an ``iteration`` event."""
         figures = _differences(self._opened, self._counters())
-        figures["cpu_mhz"] = self._cpu_mhz() if self._has_clock else None
+        figures["cpu_mhz"] = self._cpu_mhz()
         if self._tells_host:
             figures["host"].update(self._host_state())
         return figures

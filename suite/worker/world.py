@@ -1,5 +1,6 @@
 """The ranks of a run, the process group they share, and what replicas gather and add up."""
 
+import os
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -9,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 from suite.worker.engines.base import Engine
-from suite.worker.rank import RankIdentity, complete_environment
+from suite.worker.rank import LAUNCH_VARIABLES, NUMBERS, RankIdentity
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,9 @@ def join(identity: RankIdentity, device_type: str, timeout_seconds: float, store
     they took 6.5 GiB of an H100. ``store``: where these ranks meet, which then need not be all that the launcher
     started; without one, where the launcher's address says.
     """
-    alone = complete_environment()
+    alone = not any(name in os.environ for name in NUMBERS)
+    if alone:  # stacks read these variables too
+        os.environ.update(zip(LAUNCH_VARIABLES, ("0", "1", "0", "1", "127.0.0.1", "0")))
     options: Dict[str, Any] = {"timeout": timedelta(seconds=timeout_seconds)}
     if store is not None:
         options.update(store=store, rank=identity.rank, world_size=identity.world_size)
