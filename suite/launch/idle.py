@@ -13,7 +13,7 @@ from typing import Any
 from suite.launch.probe import nvml_of_this_host, usable_cpus
 from suite.spec.base import UsageError
 
-#: what ranks are told, so that they look again on the node where they run (suite.worker.idle)
+#: what ranks are told, so that they look again on the node where they run (suite.worker.devices)
 REQUIRE_IDLE = {"SUITE_REQUIRE_IDLE": "1"}
 #: as the ranks have it: what a driver may keep for itself, and what is no work
 _USED_BYTES, _UTILISATION_PERCENT = 1 << 30, 10

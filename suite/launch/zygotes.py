@@ -92,7 +92,7 @@ class Zygote:
             selector.register(requests.descriptor, selectors.EVENT_READ)
             ready = [key.fileobj for key, _ in selector.select(seconds)]
         with suppress(ForkError):
-            return ready == [self._channel] and self._answer() == {"unfit": None}
+            return ready == [self._channel] and self._answer() == {"is_fit": True}
         return False
 
     def fork(

@@ -26,7 +26,10 @@ def main(arguments: Optional[List[str]] = None, find_build: Optional[FindBuild] 
 
     A backend of another package starts its ranks with a module of its own, which calls this with ``find_build``.
     """
-    options = _parse(arguments)
+    parser = argparse.ArgumentParser(prog="suite.worker", description="One rank of a run.")
+    parser.add_argument("manifest", help="the run's manifest.json")
+    parser.add_argument("--bundle", help="folder that gets events/ (default: the manifest's)")
+    options = parser.parse_args(arguments)
     die_with_launcher()
     show_stacks_on_request()
     try:
@@ -48,13 +51,6 @@ def main(arguments: Optional[List[str]] = None, find_build: Optional[FindBuild] 
     log.emit("end", status="ok", iterations=progress.completed_iterations, model_seconds=seconds)
     log.close()
     return 0
-
-
-def _parse(arguments: Optional[List[str]]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="suite.worker", description="One rank of a run.")
-    parser.add_argument("manifest", help="the run's manifest.json")
-    parser.add_argument("--bundle", help="folder that gets events/ (default: the manifest's)")
-    return parser.parse_args(arguments)
 
 
 def _start(log: EventLog, manifest: Dict[str, Any], identity: RankIdentity) -> None:

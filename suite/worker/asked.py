@@ -1,15 +1,10 @@
-"""What a manifest asks of an iteration: prompts, lengths, the counts of its work, and the scores of finished samples.
+"""What a manifest asks of an iteration: prompts, lengths, the counts of its work, and the scores of samples."""
 
-A reward model would score in the main process. Some trainers ask for scores sample by sample, or before there is any
-sample.
-"""
-
-from typing import Any, Dict, Iterable, List, Sequence, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 import torch
 
-from suite.worker.manifest import stream_seed
-from suite.worker.rank import ConfigError
+from suite.worker.manifest import check_found, stream_seed
 from suite.worker.samples import Samples
 
 Counts = Dict[str, int]
@@ -67,20 +62,8 @@ def expected_counts(workload: Dict[str, Any], work: Dict[str, Any]) -> Counts:
 
 def check_counts(counts: Counts, workload: Dict[str, Any], work: Dict[str, Any]) -> None:
     """Raise ConfigError, with every number, unless the counts are those that the manifest asks for."""
-    wrong = [
-        "{} {} wanted, {} done".format(name, number, counts[name])
-        for name, number in expected_counts(workload, work).items()
-        if number != counts[name]
-    ]
-    if wrong:
-        raise ConfigError("the iteration was not the manifest's work: " + "; ".join(wrong))
-
-
-def check_found(whose: str, facts: Iterable[Tuple[str, Any, Any]]) -> None:
-    """``facts``: of each its name, what was asked for, and what is there. Raises ConfigError with those that differ."""
-    wrong = ["{} {} wanted, {} found".format(*each) for each in facts if each[1] != each[2]]
-    if wrong:
-        raise ConfigError("{} not as the manifest asks: {}".format(whose, "; ".join(wrong)))
+    asked = expected_counts(workload, work)
+    check_found("the iteration was", [(name, number, counts[name]) for name, number in asked.items()], "done")
 
 
 def score_samples(reward: Dict[str, Any], samples: Samples, seed: int) -> torch.Tensor:

@@ -1,7 +1,4 @@
-"""The event stream of one rank: a line in its file at once, on disk soon after, on standard output from rank 0.
-
-How far the rank has come is told in heartbeats while nothing else is.
-"""
+"""The event stream of one rank: a line in its file at once, on disk soon after, on standard output from rank 0."""
 
 import json
 import os
@@ -9,7 +6,7 @@ import sys
 import threading
 import time
 from dataclasses import dataclass
-from typing import Any, Dict, Iterator, Optional
+from typing import Any, Iterator, Optional
 
 STDOUT_PREFIX = "::suite:: "
 EVENTS_SCHEMA = "suite/events/1"
@@ -39,10 +36,8 @@ class EventLog:
         os.makedirs(events, exist_ok=True)
         self.folder = folder
         self.path = os.path.join(events, "rank-{}.jsonl".format(rank))
-        self._rank = rank
-        self._mirror = mirror
-        self._longest_line = _LONGEST_LINE - len(STDOUT_PREFIX) if in_pieces else None
-        self._seq = 0
+        self._rank, self._seq = rank, 0
+        self._mirror, self._in_pieces = mirror, in_pieces
         self.written_at = time.monotonic()
         self._file = open(self.path, "wb")  # noqa: SIM115 - open as long as the run
         self._requested, self._closing = threading.Event(), threading.Event()
@@ -54,12 +49,11 @@ class EventLog:
         """Write one event. Raises OSError of this write or of an earlier ``sync``."""
         if self._sync_error is not None:
             raise self._sync_error
-        event: Dict[str, Any] = {"kind": kind, "rank": self._rank, "time": time.time(), "seq": self._seq}
-        event.update(fields)
+        event = {"kind": kind, "rank": self._rank, "time": time.time(), "seq": self._seq, **fields}
         self._seq += 1
         line = _ENCODER.encode(event) + "\n"
         if self._mirror:
-            is_long = self._longest_line is not None and len(line) > self._longest_line
+            is_long = self._in_pieces and len(STDOUT_PREFIX + line) > _LONGEST_LINE
             for piece in self._pieces(line) if is_long else (line,):
                 sys.stdout.write(STDOUT_PREFIX + piece)
                 sys.stdout.flush()
@@ -81,9 +75,8 @@ class EventLog:
         """A long event as several short ones of the kind ``piece``, whose texts together are its line."""
         starts = range(0, len(line), _PIECE_CHARACTERS)
         for index, start in enumerate(starts):
-            piece: Dict[str, Any] = {"kind": "piece", "rank": self._rank, "seq": self._seq - 1, "part": index}
-            piece.update(parts=len(starts), text=line[start : start + _PIECE_CHARACTERS])
-            yield _ENCODER.encode(piece) + "\n"
+            part = {"part": index, "parts": len(starts), "text": line[start : start + _PIECE_CHARACTERS]}
+            yield _ENCODER.encode({"kind": "piece", "rank": self._rank, "seq": self._seq - 1, **part}) + "\n"
 
     def _sync_on_request(self) -> None:
         while not self._closing.wait(_SECONDS_BETWEEN_FLUSHES):

@@ -4,7 +4,7 @@ import os
 import platform
 import re
 import socket
-from typing import Any, Dict, Iterable, Mapping, Optional, Set, Tuple
+from typing import Any, Dict, Iterable, Mapping, Optional
 
 import torch
 
@@ -27,10 +27,6 @@ _VARIABLES = (
     *("OMP_", "NCCL_", "CUDA_", "TORCH", "PYTORCH_", "DS_", "MKL", "GLOO_", "NVIDIA_", "KMP_"),
     *("FI_", "UCX_", "TRITON_", "VLLM_"),
 )
-#: the allocator's configuration, newest name first
-_ALLOCATOR_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
-_DRIVER = "/proc/driver/nvidia/version"
-_CONTAINER_ID = re.compile(r"[0-9a-f]{64}")
 
 
 def collect_facts(world: World, stack: Iterable[str], identified: Iterable[str] = ()) -> Dict[str, Any]:
@@ -42,8 +38,8 @@ def collect_facts(world: World, stack: Iterable[str], identified: Iterable[str] 
         "derivation": DERIVATION,
         "started": how_started(),
         "device": _device(world),
-        "gpus": list(seen_gpus().uuids) if DEVICES_VARIABLE in os.environ and world.rank == 0 else None,
-        "driver": driver_version(read_text(_DRIVER) or "") if is_cuda else None,
+        "gpus": list(seen_gpus().numbers) if DEVICES_VARIABLE in os.environ and world.rank == 0 else None,
+        "driver": driver_version(read_text("/proc/driver/nvidia/version") or "") if is_cuda else None,
         "cuda": torch.version.cuda if is_cuda else None,
         "nccl": ".".join(str(number) for number in torch.cuda.nccl.version()) if is_cuda else None,
         "packages": {name: version for name, version in packages.items() if version is not None},
@@ -51,24 +47,13 @@ def collect_facts(world: World, stack: Iterable[str], identified: Iterable[str] 
         "python": platform.python_version(),
         "variables": relevant_variables(os.environ),
         "cpu": _cpu(),
-        "threads": threads(os.environ),
+        "threads": {"torch": torch.get_num_threads(), "cpus": len(os.sched_getaffinity(0))},
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "kernel": platform.release(),
         "allocator": allocator() if is_cuda else None,
         "topology": collect_topology(world),
-        "container": _container(),
         "image": os.environ.get("SUITE_IMAGE"),
         "host": socket.gethostname(),
-    }
-
-
-def threads(environment: Mapping[str, str]) -> Dict[str, Optional[int]]:
-    """What the threads of this rank come to: torch's own number, what OpenMP was told, CPUs they may run on."""
-    told = environment.get("OMP_NUM_THREADS", "")
-    return {
-        "torch": torch.get_num_threads(),
-        "openmp": int(told) if told.isdecimal() else None,
-        "cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
     }
 
 
@@ -103,9 +88,9 @@ def _device(world: World) -> Dict[str, Any]:
 
 def allocator() -> Dict[str, Any]:
     """Which of torch's allocators hands out device memory, and what its user asked of it."""
-    backend = getattr(torch.cuda, "get_allocator_backend", None)  # not before torch 2.0
-    asked = [os.environ[name] for name in _ALLOCATOR_VARIABLES if name in os.environ]
-    return {"backend": backend() if backend else None, "configuration": asked[0] if asked else None}
+    backend = getattr(torch.cuda, "get_allocator_backend", lambda: None)  # not before torch 2.0
+    asked = (os.environ.get(name) for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"))  # the newer name first
+    return {"backend": backend(), "configuration": next(filter(None, asked), None)}
 
 
 def allows_tf32() -> bool:
@@ -118,26 +103,14 @@ def allows_tf32() -> bool:
 
 
 def _cpu() -> Dict[str, Any]:
+    """``cores``: pairs of socket and core; None where the kernel does not list them (virtual machines, ARM)."""
     text = read_text("/proc/cpuinfo") or ""
-    model = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
-    return {"model": model.group(1) if model else None, "cores": _physical_cores(text), "threads": os.cpu_count()}
-
-
-def _physical_cores(cpuinfo: str) -> Optional[int]:
-    """Distinct pairs of socket and core, or None where the kernel does not list them (virtual machines, ARM)."""
-    cores: Set[Tuple[str, str]] = set()
-    for block in cpuinfo.split("\n\n"):
-        fields = dict(re.findall(r"^(physical id|core id)\s*:\s*(\d+)$", block, re.MULTILINE))
-        if len(fields) == 2:
-            cores.add((fields["physical id"], fields["core id"]))
-    return len(cores) or None
-
-
-def _container() -> Optional[str]:
-    """The id of the container this process is in: in its control group, or where its files are mounted from."""
-    for path, lines_with in (("/proc/self/cgroup", ""), ("/proc/self/mountinfo", "/containers/")):
-        for line in (read_text(path) or "").splitlines():
-            found = _CONTAINER_ID.search(line) if lines_with in line else None
-            if found:
-                return found.group(0)
-    return None
+    models, sockets, cores = (
+        re.findall("^" + name + r"\s*:\s*(.+)$", text, re.MULTILINE)
+        for name in ("model name", "physical id", "core id")
+    )
+    return {
+        "model": models[0] if models else None,
+        "cores": len(set(zip(sockets, cores))) or None,
+        "threads": os.cpu_count(),
+    }

@@ -18,18 +18,11 @@ _MESSAGES = (
     ("oom_host", ("DefaultCPUAllocator: can't allocate memory", "DefaultCPUAllocator: not enough memory")),
     ("port_taken", ("EADDRINUSE", "ddress already in use")),
     ("driver_mismatch", ("NVIDIA driver on your system is too old", "CUDA driver version is insufficient")),
-    (
-        "gpu_unavailable",
-        ("Found no NVIDIA driver", "No CUDA GPUs are available", "not compiled with CUDA", "invalid device ordinal"),
-    ),
-    (
-        "rank_lost",
-        ("Connection closed by peer", "Connection reset by peer", "Broken pipe", "remote process exited"),
-    ),
-    (
-        "nccl_timeout",
-        ("Timed out waiting", "collective operation timeout", "Socket Timeout", "timed out after", "wait timeout"),
-    ),
+    ("gpu_unavailable", ("Found no NVIDIA driver", "No CUDA GPUs are available")),
+    ("gpu_unavailable", ("not compiled with CUDA", "invalid device ordinal")),
+    ("rank_lost", ("Connection closed by peer", "Connection reset by peer", "Broken pipe", "remote process exited")),
+    ("nccl_timeout", ("Timed out waiting", "collective operation timeout", "Socket Timeout")),
+    ("nccl_timeout", ("timed out after", "wait timeout")),
 )
 _EVIDENCE_LINES = 6
 _SHARED_MEMORY = "/dev/shm"

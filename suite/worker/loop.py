@@ -1,7 +1,7 @@
 """One iteration, written once for every engine and every algorithm."""
 
 import math
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import torch
 
@@ -47,7 +47,6 @@ class Loop:
         Raises ConfigError when the work done is not the manifest's.
         """
         engine, algorithm = self._engine, self._algorithm
-        sampler = self._generator or engine
         first = engine.data_parallel_rank * self._rows
         prompts = prompts_of(self._manifest, iteration, range(first, first + self._rows), engine.device)
         recorder.begin(iteration)
@@ -80,11 +79,9 @@ class Loop:
         counts = self._count(samples, steps)
         stats = self._statistics(rollouts, steps)
         check_counts(counts, self._workload, self._work)
-        optional = {**self._skipped(steps), **self._rollout(rollouts, sampled_logprobs, sampler.finish_seconds)}
         if self._generator is not None and self._generator.overlaps:
             stats["weights_sum"] = self._generator.weights_sum
-            optional = {"staleness": self._generator.staleness, **optional}
-        recorder.finish(counts, stats, **optional)
+        recorder.finish(counts, stats, **self._optional(rollouts, steps, sampled_logprobs))
         return counts, stats
 
     def _generate(self, prompts: Samples, recorder: NullRecorder) -> Samples:
@@ -193,10 +190,7 @@ class Loop:
         return counts
 
     def _statistics(self, rollouts: Rollouts, steps: List[Dict[str, float]]) -> Stats:
-        """Means over optimizer steps and replicas; null where the engine reports none or it is not finite.
-
-        An algorithm may have statistics of its own beside those that all have.
-        """
+        """Means over optimizer steps and replicas; null where the engine reports none or it is not finite."""
         names = (*TRAIN_STATS, *sorted(set(steps[0]).difference(TRAIN_STATS, _NO_STATS)))
         means = [sum(step.get(name, math.nan) for step in steps) / len(steps) for name in names]
         totals = self._replicas.sum(torch.tensor(means, dtype=torch.float64, device=self._engine.device))
@@ -209,32 +203,31 @@ class Loop:
             stats["kl"] = float(total / tokens)
         return {name: value if math.isfinite(value) else None for name, value in stats.items()}
 
-    def _rollout(
-        self, rollouts: Rollouts, sampled: Optional[torch.Tensor], finish_seconds: Optional[Sequence[float]]
-    ) -> Dict[str, Figures]:
+    def _optional(
+        self, rollouts: Rollouts, steps: List[Dict[str, float]], sampled: Optional[torch.Tensor]
+    ) -> Dict[str, Any]:
+        """Fields of the iteration's event that not every run has; ``sampled``: log-probs of who generated.
+
+        ``skipped_steps``: of fp16 alone, those that the stack skipped because its loss scale was too high for them.
+        Stacks agree on an overflow over all ranks, so the number is the same everywhere.
+        """
+        found: Dict[str, Any] = {}
+        if self._generator is not None and self._generator.overlaps:
+            found["staleness"] = self._generator.staleness
+        if self._manifest["measure"]["precision"] == "fp16" and all("skipped_steps" in step for step in steps):
+            found["skipped_steps"] = int(sum(step["skipped_steps"] for step in steps))
+        finish_seconds = (self._generator or self._engine).finish_seconds
         figures: Figures = {}
         if finish_seconds is not None:
             figures["idle_slot_seconds"] = idle_slot_seconds(finish_seconds)
         if sampled is not None:
-            replicas = self._replicas
-            figures.update(mismatch(rollouts.logprobs, sampled, rollouts.mask, replicas.sum, replicas.max))
-        return {"rollout": figures} if figures else {}
-
-    def _skipped(self, steps: List[Dict[str, float]]) -> Counts:
-        """Of fp16 alone: how many of the steps the stack skipped, because its loss scale was too high for them.
-
-        The stacks agree on an overflow over all ranks, so the number is the same everywhere.
-        """
-        if self._manifest["measure"]["precision"] != "fp16" or not all("skipped_steps" in step for step in steps):
-            return {}
-        return {"skipped_steps": int(sum(step["skipped_steps"] for step in steps))}
+            figures.update(mismatch(rollouts.logprobs, sampled, rollouts.mask, self._replicas.sum, self._replicas.max))
+        return {**found, "rollout": figures} if figures else found
 
     def _check_lengths(self, prompts: Samples, samples: Samples) -> None:
         wanted = (prompts.prompt_lengths, prompts.response_lengths)
         if (samples.prompt_lengths, samples.response_lengths) != wanted:
-            raise ConfigError(
-                "the samples have {} tokens where {} were forced".format(samples.lengths, prompts.lengths)
-            )
+            raise ConfigError("the samples have {} tokens, forced were {}".format(samples.lengths, prompts.lengths))
 
     def _check_prompts(self, prompts: Samples, samples: Samples) -> None:
         """Not in any timed phase: it waits for the device."""

@@ -1,14 +1,21 @@
 """Reading the manifest with the standard library alone, and checking this process against it."""
 
 import json
+import os
 from importlib import metadata
-from typing import Any, Dict, List
+from typing import Any, Dict, Iterable, Tuple
 
 from suite.worker.identity import identity
 from suite.worker.rank import ConfigError, RankIdentity
 
 MANIFEST_SCHEMA = "suite/manifest/1"
 _SEED_STRIDE = 1_000_003
+
+
+def declared(name: str) -> Any:
+    """What ``suite/worker/NAME.json`` declares for driver and worker alike."""
+    with open(os.path.join(os.path.dirname(__file__), name + ".json"), encoding="utf-8") as file:
+        return json.load(file)
 
 
 def read_manifest(path: str) -> Dict[str, Any]:
@@ -62,34 +69,30 @@ def adamw(manifest: Dict[str, Any]) -> Dict[str, Any]:
 
 def check_world_size(manifest: Dict[str, Any], identity: RankIdentity) -> None:
     """Raise ConfigError unless the launcher started as many ranks as the layout has."""
-    layout = manifest["layout"]
-    ranks = layout["nodes"] * layout["devices_per_node"]
+    ranks = manifest["layout"]["nodes"] * manifest["layout"]["devices_per_node"]
     if identity.world_size != ranks:
-        raise ConfigError(
-            "the layout has {} ranks ({} nodes x {} devices) but the launcher started {}".format(
-                ranks, layout["nodes"], layout["devices_per_node"], identity.world_size
-            )
-        )
+        raise ConfigError("the layout has {} ranks but the launcher started {}".format(ranks, identity.world_size))
+
+
+def check_found(whose: str, facts: Iterable[Tuple[str, Any, Any]], how: str = "found") -> None:
+    """``facts``: of each its name, what was asked for, and what is there. Raises ConfigError with those that differ."""
+    wrong = ["{} {} wanted, {} {}".format(*each, how) for each in facts if each[1] != each[2]]
+    if wrong:
+        raise ConfigError("{} not as the manifest asks: {}".format(whose, "; ".join(wrong)))
 
 
 def check_stack(wanted: Dict[str, str]) -> None:
     """Raise ConfigError, naming each package, unless exactly the ``wanted`` versions are installed."""
-    wrong: List[str] = []
-    for name, version in sorted(wanted.items()):
-        found = installed_version(name)
-        if found != version:
-            wrong.append("{} {} wanted, {} found".format(name, version, found or "none"))
-    if wrong:
-        raise ConfigError("the stack is not the manifest's: " + "; ".join(wrong))
+    facts = [(name, version, installed_version(name) or "none") for name, version in sorted(wanted.items())]
+    check_found("the stack is", facts)
 
 
 def check_code(wanted: Dict[str, str]) -> None:
     """Raise ConfigError, naming each package, unless the code of each has the ``wanted`` digest."""
     other = [name for name, code in sorted(wanted.items()) if (identity(name) or {}).get("digest") != code]
     if other:
-        raise ConfigError(
-            "the stack is not the manifest's: the code of {} changed since the run was planned".format(", ".join(other))
-        )
+        changed = "the code of {} changed since the run was planned".format(", ".join(other))
+        raise ConfigError("the stack is not as the manifest asks: " + changed)
 
 
 def installed_version(package: str) -> Any:

@@ -19,11 +19,8 @@ class MemoryProbe:
     """
 
     def __init__(self, device: torch.device, baseline_bytes: int, sleeps: bool = False, others: int = 0) -> None:
-        self._device = device
-        self._baseline_bytes = baseline_bytes
-        self._sleeps = sleeps
-        self._others = others
-        self._used = 0
+        self._device, self._baseline_bytes, self._sleeps = device, baseline_bytes, sleeps
+        self._others, self._used = others, 0
 
     def reset(self) -> None:
         reset_peak_resident()
@@ -33,15 +30,14 @@ class MemoryProbe:
 
     def note(self) -> None:
         """Memory is about to be let go of within a phase."""
-        if self._sleeps and self._device.type == "cuda":
+        if self._sleeps:
             self._used = max(self._used, self._used_now())
 
     def during(self, wait: Callable[[], None]) -> None:
         """Wait for a turn: what the device's use grows by meanwhile is other rows'."""
-        before = self._used_now() if self._device.type == "cuda" else 0
+        before = self._used_now()
         wait()
-        if self._device.type == "cuda":
-            self._others += self._used_now() - before
+        self._others += self._used_now() - before
 
     def forget_setup(self) -> None:
         """Between set-up and iteration 0: give back what building left behind, so that no later peak holds it."""
@@ -73,6 +69,8 @@ class MemoryProbe:
         }
 
     def _used_now(self) -> int:
+        if self._device.type != "cuda":
+            return 0
         free, total = torch.cuda.mem_get_info(self._device)
         return int(total - free) - self._others
 

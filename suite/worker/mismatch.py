@@ -13,13 +13,11 @@ Reduce = Callable[[torch.Tensor], torch.Tensor]
 def idle_slot_seconds(finish_seconds: Optional[Sequence[float]]) -> Optional[float]:
     """Mean over this rank's samples of the time between a sample's own end and that of the last one.
 
-    ``finish_seconds``: when each was complete, after the start of generation. None: not told, or no finite numbers.
+    ``finish_seconds``: when each was complete, after the start of generation. None: not told.
     """
     if not finish_seconds:
         return None
-    ends = [float(end) for end in finish_seconds]
-    idle = max(ends) - sum(ends) / len(ends)
-    return max(idle, 0.0) if math.isfinite(idle) else None
+    return max(0.0, max(finish_seconds) - sum(finish_seconds) / len(finish_seconds))
 
 
 def mismatch(own: torch.Tensor, engines: torch.Tensor, mask: torch.Tensor, total: Reduce, largest: Reduce) -> Figures:

@@ -7,14 +7,12 @@ import os
 import re
 import resource
 import time
-from contextlib import suppress
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from suite.worker.process import read_text
+from suite.worker.process import read_open, read_text
 
 _PROC, _SYS = "/proc", "/sys"
 _TICKS = os.sysconf("SC_CLK_TCK")
-_SMALL, _LARGE = 1 << 12, 1 << 16
 _CPU_LINE = re.compile(rb"cpu(\d+) (.+)")
 #: Columns of a line of /proc/stat (proc(5)): user nice system idle iowait irq softirq steal
 _BUSY_COLUMNS, _STEAL_COLUMN = (0, 1, 2, 5, 6), 7
@@ -22,36 +20,14 @@ _PRESSURE = re.compile(rb"some .{0,200}total=(\d+)")
 Figures = Dict[str, Any]
 
 
-class _Source:
-    """A file of the kernel, kept open because opening it costs more than reading; empty where it is not there."""
-
-    def __init__(self, path: str, size: int = _SMALL) -> None:
-        self._size = size
-        self._descriptor: Optional[int] = None
-        with suppress(OSError):
-            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-
-    def __del__(self) -> None:
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-
-    def read(self) -> bytes:
-        if self._descriptor is None:
-            return b""
-        try:
-            return os.pread(self._descriptor, self._size, 0)
-        except OSError:
-            return b""
-
-
 class NoiseProbe:
-    """Of this rank, and where it ``tells_host`` of that: one rank of each does. Made by the thread it is about."""
+    """Of this rank, and where it ``tells_host`` of that: one rank of each does. Used by the thread it is about."""
 
     def __init__(self, tells_host: bool, proc: str = _PROC, sys: str = _SYS) -> None:
-        self._waits = _Source(os.path.join(proc, "thread-self", "schedstat"))
-        self._throttles = [_Source(path) for path in limiting_cgroups(proc, sys)]
-        self._clocks = _Clocks(sys)
-        self._host = _Host(proc) if tells_host else None
+        self._tells_host, self._proc = tells_host, proc
+        self._throttles = limiting_cgroups(proc, sys)
+        self._cpus = frozenset(os.sched_getaffinity(0))
+        self._clock = os.path.join(sys, "devices", "system", "cpu", "cpu{}", "cpufreq", "scaling_cur_freq")
         self._opened: Figures = {}
         self._others_cpu_seconds: Callable[[], float] = float
 
@@ -64,16 +40,15 @@ class NoiseProbe:
 
     def close_window(self) -> Figures:
         """What happened since ``open_window``: the ``noise`` field of an ``iteration`` event."""
-        closed = self._counters()
-        figures = _differences(self._opened, closed)
-        figures["cpu_mhz"] = self._clocks.here()
-        if self._host is not None:
-            figures["host"].update(self._host.state())
+        figures = _differences(self._opened, self._counters())
+        figures["cpu_mhz"] = self._cpu_mhz()
+        if self._tells_host:
+            figures["host"].update(self._host_state())
         return figures
 
     def _counters(self) -> Figures:
         usage = resource.getrusage(resource.RUSAGE_SELF)
-        waited = _numbers(self._waits.read())
+        waited = _numbers(self._read("thread-self/schedstat"))
         counters: Figures = {
             "seconds": time.perf_counter(),
             "cpu_seconds": time.process_time() + self._others_cpu_seconds(),
@@ -84,32 +59,23 @@ class NoiseProbe:
             "major_faults": usage.ru_majflt,
             "minor_faults": usage.ru_minflt,
         }
-        counters.update(_throttled([source.read() for source in self._throttles]))
-        if self._host is not None:
-            counters["host"] = self._host.counters()
+        counters.update(_throttled([read_open(path) for path in self._throttles]))
+        if self._tells_host:
+            counters["host"] = self._host_counters()
         return counters
 
-
-class _Host:
-    """The CPUs that this process may run on, whoever uses them, and how long tasks of this host stood still."""
-
-    def __init__(self, proc: str) -> None:
-        self._cpus = frozenset(os.sched_getaffinity(0))
-        self._stat = _Source(os.path.join(proc, "stat"), _LARGE)
-        self._load = _Source(os.path.join(proc, "loadavg"))
-        self._pressure = {name: _Source(os.path.join(proc, "pressure", name)) for name in ("cpu", "memory")}
-
-    def counters(self) -> Figures:
-        busy, stolen = cpu_seconds(self._stat.read(), self._cpus)
+    def _host_counters(self) -> Figures:
+        """The CPUs that this process may run on, whoever uses them, and how long tasks of this host stood still."""
+        busy, stolen = cpu_seconds(self._read("stat"), self._cpus)
         counters: Figures = {"busy_seconds": busy, "steal_seconds": stolen}
-        for name, source in self._pressure.items():
-            found = _PRESSURE.match(source.read())
+        for name in ("cpu", "memory"):
+            found = _PRESSURE.match(self._read("pressure/" + name))
             counters[name + "_pressure_seconds"] = int(found.group(1)) / 1e6 if found else None
         return counters
 
-    def state(self) -> Figures:
+    def _host_state(self) -> Figures:
         """What is no counter: the load of the last minute, and how many threads want a CPU right now, this one too."""
-        words = self._load.read().split()
+        words = self._read("loadavg").split()
         runnable = words[3].partition(b"/")[0] if len(words) > 3 else b""
         return {
             "cpus": len(self._cpus),
@@ -117,28 +83,15 @@ class _Host:
             "runnable": int(runnable) if runnable.isdigit() else None,
         }
 
-
-class _Clocks:
-    """The clock of the CPU that the asking thread runs on, where its driver tells it."""
-
-    def __init__(self, sys: str) -> None:
-        self._path = os.path.join(sys, "devices", "system", "cpu", "cpu{}", "cpufreq", "scaling_cur_freq")
-        self._sources: Dict[int, _Source] = {}
-        self._where = _Source(os.path.join(_PROC, "thread-self", "stat"))
-        self._tells = any(os.path.exists(self._path.format(cpu)) for cpu in sorted(os.sched_getaffinity(0))[:1])
-
-    def here(self) -> Optional[float]:
-        """MHz; None where it is not told."""
-        if not self._tells:
-            return None
-        words = self._where.read().rpartition(b")")[2].split()
-        if len(words) < 37:
-            return None
-        cpu = int(words[36])  # proc(5): field 39, the CPU it last ran on; the first two are cut off
-        if cpu not in self._sources:
-            self._sources[cpu] = _Source(self._path.format(cpu))
-        found = _numbers(self._sources[cpu].read())
+    def _cpu_mhz(self) -> Optional[float]:
+        """The clock of the CPU that the asking thread runs on."""
+        words = self._read("thread-self/stat").rpartition(b")")[2].split()
+        # proc(5): field 39, the CPU it last ran on; the first two are cut off
+        found = _numbers(read_open(self._clock.format(int(words[36])))) if len(words) > 36 else []
         return found[0] / 1000 if found else None
+
+    def _read(self, name: str) -> bytes:
+        return read_open(os.path.join(self._proc, name))
 
 
 def cpu_seconds(stat: bytes, cpus: Any) -> Tuple[Optional[float], Optional[float]]:

@@ -2,36 +2,20 @@
 
 import os
 import threading
-from typing import Any, Dict, List, NamedTuple, Optional
+from functools import reduce
+from operator import or_
+from typing import Any, Dict, List, Optional
 
 import torch
 
 INTERVAL_SECONDS = 0.1
-#: NVML's clock event reason bits (nvml.h, nvmlClocksEventReasons); 0x1 is idle, which limits nothing
-_THROTTLE_REASONS = {
-    0x2: "applications_clocks_setting",
-    0x4: "sw_power_cap",
-    0x8: "hw_slowdown",
-    0x10: "sync_boost",
-    0x20: "sw_thermal_slowdown",
-    0x40: "hw_thermal_slowdown",
-    0x80: "hw_power_brake_slowdown",
-    0x100: "display_clock_setting",
-}
-Summary = Dict[str, Any]
-#: a set of CPUs comes as so many words of so many bits
-_CPU_WORDS, _WORD_BITS = 64, 64
-
-
-class Sample(NamedTuple):
-    """One reading; None where this GPU does not report it."""
-
-    power_watts: Optional[float]
-    sm_clock_mhz: Optional[int]
-    memory_clock_mhz: Optional[int]
-    temperature: Optional[int]
-    throttle_mask: Optional[int]
-    utilisation: Optional[int]
+#: NVML's clock event reasons from bit 1 on (nvml.h, nvmlClocksEventReasons); bit 0 is idle, which limits nothing
+_THROTTLE_REASONS = (
+    *("applications_clocks_setting", "sw_power_cap", "hw_slowdown", "sync_boost", "sw_thermal_slowdown"),
+    *("hw_thermal_slowdown", "hw_power_brake_slowdown", "display_clock_setting"),
+)
+#: by name; None where this GPU does not report it
+Reading = Dict[str, Any]
 
 
 class NvmlGpu:
@@ -47,16 +31,18 @@ class NvmlGpu:
         except self._nvml.NVMLError:
             return None
 
-    def sample(self) -> Sample:
-        rates = self.ask("UtilizationRates")
-        return Sample(
-            power_watts=_thousandth(self.ask("PowerUsage")),
-            sm_clock_mhz=self.ask("ClockInfo", self._nvml.NVML_CLOCK_SM),
-            memory_clock_mhz=self.ask("ClockInfo", self._nvml.NVML_CLOCK_MEM),
-            temperature=self.ask("Temperature", self._nvml.NVML_TEMPERATURE_GPU),
-            throttle_mask=self.ask("CurrentClocksThrottleReasons"),
-            utilisation=None if rates is None else rates.gpu,
-        )
+    def sample(self) -> Reading:
+        return {
+            "power_watts": _thousandth(self.ask("PowerUsage")),
+            "sm_clock_mhz": self.ask("ClockInfo", self._nvml.NVML_CLOCK_SM),
+            "memory_clock_mhz": self.ask("ClockInfo", self._nvml.NVML_CLOCK_MEM),
+            "temperature": self.ask("Temperature", self._nvml.NVML_TEMPERATURE_GPU),
+            "throttle_mask": self.ask("CurrentClocksThrottleReasons"),
+            "utilisation": self._utilisation(),
+        }
+
+    def _utilisation(self) -> Optional[int]:
+        return getattr(self.ask("UtilizationRates"), "gpu", None)
 
     def energy_joules(self) -> Optional[float]:
         """Total board energy since the driver was loaded (Volta and later)."""
@@ -64,8 +50,7 @@ class NvmlGpu:
 
     def used_bytes(self) -> Optional[int]:
         """Of the whole GPU's memory, by one query, so that it can be asked often."""
-        memory = self._memory()
-        return None if memory is None else memory.used
+        return getattr(self._memory(), "used", None)
 
     def _memory(self) -> Any:
         """In use is what CUDA counts too: the library's first version adds what the driver keeps for itself."""
@@ -73,17 +58,14 @@ class NvmlGpu:
         return (second and self.ask("MemoryInfo", second)) or self.ask("MemoryInfo")
 
     def occupation(self) -> Dict[str, Any]:
-        """What the GPU does at this moment, before this process has made a context on it, and who else computes there.
-
-        None where it does not tell.
-        """
-        rates, memory = self.ask("UtilizationRates"), self._memory()
+        """What the GPU does now, before this process has made a context on it, and who else computes there."""
+        memory = self._memory()
         running = [each for each in self.ask("ComputeRunningProcesses") or () if each.pid != os.getpid()]
         return {
             "processes": [{"pid": each.pid, "memory_bytes": each.usedGpuMemory} for each in running],
-            "used_bytes": None if memory is None else memory.used,
-            "total_bytes": None if memory is None else memory.total,
-            "utilisation": None if rates is None else rates.gpu,
+            "used_bytes": getattr(memory, "used", None),
+            "total_bytes": getattr(memory, "total", None),
+            "utilisation": self._utilisation(),
             "sm_clock_mhz": self.ask("ClockInfo", self._nvml.NVML_CLOCK_SM),
             "sm_clock_mhz_max": self.ask("MaxClockInfo", self._nvml.NVML_CLOCK_SM),
             "power_limit_watts": _thousandth(self.ask("EnforcedPowerLimit")),
@@ -107,13 +89,6 @@ class NvmlGpu:
     def pci_address(self) -> Optional[str]:
         return pci_address(self.ask("PciInfo"))
 
-    def near_cpus(self) -> List[int]:
-        """Numbers of the CPUs that the driver calls near; none where it does not say."""
-        words = self.ask("CpuAffinity", _CPU_WORDS) or ()
-        return [
-            index * _WORD_BITS + bit for index, word in enumerate(words) for bit in range(_WORD_BITS) if word >> bit & 1
-        ]
-
 
 def pci_address(found: Any) -> Optional[str]:
     """As Linux names the device's folder in /sys: ``0000:17:00.0``; None of what NVML does not tell."""
@@ -129,8 +104,7 @@ class DeviceSampler:
 
     def __init__(self, gpu: NvmlGpu) -> None:
         self._gpu = gpu
-        self._lock = threading.Lock()
-        self._samples: List[Sample] = []
+        self._samples: List[Reading] = []
         self._energy_at_open: Optional[float] = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="nvml-sampler", daemon=True)
@@ -144,21 +118,18 @@ class DeviceSampler:
 
     def open_window(self) -> None:
         """Forget what was sampled so far and note the energy counter."""
-        with self._lock:
-            self._samples = []
+        self._samples = []
         self._energy_at_open = self._gpu.energy_joules()
 
-    def close_window(self) -> Summary:
+    def close_window(self) -> Reading:
         """What happened since ``open_window``: the ``device`` field of an ``iteration`` event.
 
         The counter's two readings are in it too: over successive windows the last less the first also holds what passed
         between them.
         """
         energy = self._gpu.energy_joules()
-        with self._lock:
-            samples = list(self._samples)
         used = None if energy is None or self._energy_at_open is None else energy - self._energy_at_open
-        summary = summarise(samples, used)
+        summary = summarise(list(self._samples), used)
         summary.update(energy_counter_begin_joules=self._energy_at_open, energy_counter_end_joules=energy)
         summary.update(self._gpu.others())
         return summary
@@ -166,32 +137,27 @@ class DeviceSampler:
     def _run(self) -> None:
         while not self._stop.wait(INTERVAL_SECONDS):
             sample = self._gpu.sample()
-            with self._lock:
-                self._samples.append(sample)
+            self._samples.append(sample)
 
 
-def summarise(samples: List[Sample], energy_joules: Optional[float]) -> Summary:
+def summarise(samples: List[Reading], energy_joules: Optional[float]) -> Reading:
     """One window: means, extremes and every throttle reason seen; None where nothing was read."""
-    power = _known(samples, "power_watts")
     clocks = _known(samples, "sm_clock_mhz")
-    reasons = 0
-    for mask in _known(samples, "throttle_mask"):
-        reasons |= mask
     return {
         "energy_joules": energy_joules,
-        "power_watts_mean": _mean(power),
+        "power_watts_mean": _mean(_known(samples, "power_watts")),
         "sm_clock_mhz_min": min(clocks, default=None),
         "sm_clock_mhz_mean": _mean(clocks),
         "memory_clock_mhz_mean": _mean(_known(samples, "memory_clock_mhz")),
         "temperature_max": max(_known(samples, "temperature"), default=None),
-        "throttle_reasons": throttle_reasons(reasons),
+        "throttle_reasons": throttle_reasons(reduce(or_, _known(samples, "throttle_mask"), 0)),
         "utilisation_mean": _mean(_known(samples, "utilisation")),
         "samples": len(samples),
     }
 
 
 def throttle_reasons(mask: int) -> List[str]:
-    return [name for bit, name in sorted(_THROTTLE_REASONS.items()) if mask & bit]
+    return [name for bit, name in enumerate(_THROTTLE_REASONS, start=1) if mask >> bit & 1]
 
 
 def _is_own(pid: int) -> bool:
@@ -211,8 +177,8 @@ def _thousandth(number: Optional[int]) -> Optional[float]:
     return None if number is None else number / 1000
 
 
-def _known(samples: List[Sample], field: str) -> List[Any]:
-    return [getattr(sample, field) for sample in samples if getattr(sample, field) is not None]
+def _known(samples: List[Reading], name: str) -> List[Any]:
+    return [sample[name] for sample in samples if sample[name] is not None]
 
 
 def _mean(values: List[float]) -> Optional[float]:
@@ -238,9 +204,11 @@ def open_gpu(device: torch.device) -> NvmlGpu:
     return NvmlGpu(pynvml, handle)
 
 
-def find_gpu(local_rank: int) -> Optional[NvmlGpu]:
-    """The GPU of a rank of this node; None where it is not found."""
+def find_gpu(local_rank: int, notes: Optional[List[str]] = None) -> Optional[NvmlGpu]:
+    """The GPU of a rank of this node; None where it is not found, which the ``notes`` then tell with the reason."""
     try:
         return open_gpu(torch.device("cuda", local_rank))
-    except (ImportError, RuntimeError, AssertionError):  # torch asserts that there is such a device
+    except (ImportError, RuntimeError, AssertionError) as error:  # torch asserts that there is such a device
+        if notes is not None:
+            notes.append("power and clocks are not sampled: {}".format(error))
         return None

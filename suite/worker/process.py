@@ -5,29 +5,22 @@ import faulthandler
 import gc
 import os
 import signal
-import sys
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Iterator, Optional
 
 _PR_SET_PDEATHSIG = 1
-_started = "spawned"
+_IMPORTED_BY = os.getpid()
 
 
 def how_started() -> str:
     """``spawned``: this process has imported its stack itself. ``forked``: from a process that had it imported."""
-    return _started
-
-
-def note_fork() -> None:
-    global _started
-    _started = "forked"
+    return "spawned" if os.getpid() == _IMPORTED_BY else "forked"
 
 
 def die_with_launcher() -> None:
     """Have the kernel kill this process when the thread that started it ends (Linux, prctl(2))."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def show_stacks_on_request() -> None:
@@ -45,7 +38,7 @@ def without_collector() -> Iterator[None]:
         gc.enable()
 
 
-_STATUS_BYTES = 1 << 14
+_LONGEST_BYTES = 1 << 16
 _RESET_PEAK = b"5"  # proc(5), /proc/pid/clear_refs: reset the peak resident set to the current one
 
 
@@ -64,8 +57,18 @@ def reset_peak_resident() -> None:
 
 def _field(name: bytes) -> int:
     """A field of /proc/self/status, whose lines read ``name:<white space>number kB``."""
-    text = os.pread(_descriptor("/proc/self/status", os.O_RDONLY), _STATUS_BYTES, 0)
-    return int(text.split(name, 1)[1].split(None, 1)[0]) * 1024
+    return int(read_open("/proc/self/status").split(name, 1)[1].split(None, 1)[0]) * 1024
+
+
+def read_open(path: str) -> bytes:
+    """Of a file of the kernel, kept open because opening it costs more than reading; empty where it is not there.
+
+    What it says of ``self`` is of the first process or thread that reads it.
+    """
+    try:
+        return os.pread(_descriptor(path, os.O_RDONLY), _LONGEST_BYTES, 0)
+    except OSError:
+        return b""
 
 
 @lru_cache(maxsize=None)

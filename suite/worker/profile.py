@@ -7,7 +7,7 @@ follows repeats them.
 
 import os
 from contextlib import contextmanager
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, Iterator, Optional
 
 import torch
 
@@ -15,7 +15,6 @@ from suite.worker.events import Progress
 from suite.worker.recorder import NullRecorder
 from suite.worker.world import World, barrier, synchronise
 
-FOLDER = "profile"
 #: forward calls of a model in a phase that are traced
 MOST_CALLS = 8
 #: a longer trace, packed, is left out of the bundle; its table stays
@@ -29,13 +28,13 @@ class ProfilingRecorder(NullRecorder):
     def __init__(self, world: World, folder: str, progress: Progress) -> None:
         """``folder``: the bundle's, which gets ``profile/rank-N-PHASE.json.gz`` and ``.txt``."""
         self._world, self._progress = world, progress
-        self._folder = os.path.join(folder, FOLDER)
+        self._folder = os.path.join(folder, "profile")
         self._profiler: Optional[Any] = None
         self._calls = 0
-        self._hooks: List[Any] = []
 
     def watch(self, *models: torch.nn.Module) -> None:
-        self._hooks += [model.register_forward_pre_hook(self._on_forward) for model in models]
+        for model in models:
+            model.register_forward_pre_hook(self._on_forward)
 
     def begin(self, iteration: int) -> None:
         barrier(self._world)
@@ -43,24 +42,15 @@ class ProfilingRecorder(NullRecorder):
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
         self._progress.beat()
-        activities = [torch.profiler.ProfilerActivity.CPU]
-        if self._world.device.type == "cuda":
-            activities.append(torch.profiler.ProfilerActivity.CUDA)
-        profiler = torch.profiler.profile(activities=activities)
+        profiler = torch.profiler.profile()
         self._calls, self._profiler = 0, profiler
         profiler.start()
-        try:
-            yield
-        finally:
-            synchronise(self._world)
-            is_cut = self._profiler is None
-            self._stop()
+        yield
+        synchronise(self._world)
+        is_cut = self._profiler is None
+        self._stop()
         self._write(name, profiler, is_cut)
         self._progress.beat()
-
-    def finish(self, counts: Dict[str, int], stats: Dict[str, Optional[float]], **optional: Any) -> None:
-        for hook in self._hooks:
-            hook.remove()
 
     def _on_forward(self, _module: Any, _arguments: Any) -> None:
         self._calls += 1

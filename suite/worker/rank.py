@@ -1,11 +1,10 @@
 """This process's rank among all, read from the environment before anything heavy is imported."""
 
-import os
 from typing import Mapping, NamedTuple
 
 #: What torchrun sets for each rank; a launcher that starts ranks itself sets the same.
 LAUNCH_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-_NUMBERS = LAUNCH_VARIABLES[:4]
+NUMBERS = LAUNCH_VARIABLES[:4]
 
 
 class ConfigError(ValueError):
@@ -27,23 +26,12 @@ def read_rank(environment: Mapping[str, str]) -> RankIdentity:
     Raises ConfigError when only some are set, one is not a number, or a rank lies outside its world.
     """
     missing = [name for name in LAUNCH_VARIABLES if name not in environment]
-    if not any(name in environment for name in _NUMBERS):
+    if not any(name in environment for name in NUMBERS):
         return RankIdentity(0, 1, 0, 1)
     if missing:
         raise ConfigError("the launcher set a rank but not {}".format(", ".join(missing)))
-    try:
-        identity = RankIdentity(*(int(environment[name]) for name in _NUMBERS))
-    except ValueError as error:
-        raise ConfigError("the launcher's rank variables are not numbers: {}".format(error)) from error
+    texts = [environment[name] for name in NUMBERS]
+    identity = RankIdentity(*(int(text) if text.isdecimal() else -1 for text in texts))
     if not 0 <= identity.rank < identity.world_size or not 0 <= identity.local_rank < identity.local_world_size:
-        raise ConfigError("the launcher's ranks make no sense: {}".format(identity))
+        raise ConfigError("{} are {}, which makes no sense".format(", ".join(NUMBERS), ", ".join(texts)))
     return identity
-
-
-def complete_environment() -> bool:
-    """Set the variables of a single rank where no launcher set them, because stacks read them too; true if it did."""
-    alone = not any(name in os.environ for name in _NUMBERS)
-    if alone:
-        os.environ.update(RANK="0", WORLD_SIZE="1", LOCAL_RANK="0", LOCAL_WORLD_SIZE="1")
-        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="0")
-    return alone

@@ -1,7 +1,5 @@
 """Clock and probes around an iteration, the same code for every engine; or nothing at all, for comparison."""
 
-import json
-import os
 import time
 from contextlib import contextmanager
 from typing import Any, Callable, Dict, Iterator, Optional
@@ -9,17 +7,15 @@ from typing import Any, Callable, Dict, Iterator, Optional
 import torch
 
 from suite.worker.events import EventLog, Progress
+from suite.worker.manifest import declared
 from suite.worker.memory import MemoryProbe, Peaks
 from suite.worker.noise import NoiseProbe
-from suite.worker.nvml import DeviceSampler, Summary
+from suite.worker.nvml import DeviceSampler
 from suite.worker.turns import Turns
 from suite.worker.world import World, barrier, synchronise
 
-_FILE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "phases.json")
-
-with open(_FILE, encoding="utf-8") as _declared:
-    #: What a rank may time, in the order of an iteration.
-    NAMES = tuple(phase["name"] for phase in json.load(_declared)["phases"])
+#: What a rank may time, in the order of an iteration.
+NAMES = tuple(phase["name"] for phase in declared("phases")["phases"])
 
 
 def check_phase(name: str) -> None:
@@ -57,7 +53,6 @@ class Recorder(NullRecorder):
 
     The clock is read at phase edges only. A phase begins when the barrier before it was passed; its ``seconds``
     end when this rank's device has finished, its ``wait_seconds`` when every rank has arrived.
-    ``progress`` is kept up to date.
     """
 
     def __init__(
@@ -69,17 +64,11 @@ class Recorder(NullRecorder):
         progress: Progress,
         turns: Turns = Turns(),  # noqa: B008 - the one that gives none
     ) -> None:
-        self._world = world
-        self._log = log
-        self._memory = memory
-        self._sampler = sampler
+        self._world, self._log, self._progress, self._turns = world, log, progress, turns
+        self._memory, self._sampler = memory, sampler
         self._noise = NoiseProbe(tells_host=world.local_rank == 0)
-        self._began = 0.0
-        self._seconds = 0.0
-        self._window: Optional[Summary] = None
-        self._disturbance: Dict[str, Any] = {}
-        self._progress = progress
-        self._turns = turns
+        self._began = self._seconds = 0.0
+        self._around: Dict[str, Any] = {}
 
     def watch(self, *models: torch.nn.Module) -> None:
         for model in models:
@@ -128,22 +117,12 @@ class Recorder(NullRecorder):
         synchronise(self._world)
         self.meet()
         self._seconds = time.perf_counter() - self._began
-        if self._sampler is not None:
-            self._window = self._sampler.close_window()
-        self._disturbance = self._noise.close_window()
+        self._around = {} if self._sampler is None else {"device": self._sampler.close_window()}
+        self._around["noise"] = self._noise.close_window()
 
     def finish(self, counts: Dict[str, int], stats: Dict[str, Optional[float]], **optional: Any) -> None:
-        if self._window is not None:
-            optional["device"] = self._window
-        self._log.emit(
-            "iteration",
-            iteration=self._progress.iteration,
-            seconds=self._seconds,
-            counts=counts,
-            stats=stats,
-            noise=self._disturbance,
-            **optional,
-        )
+        measured = {"iteration": self._progress.iteration, "seconds": self._seconds, "counts": counts, "stats": stats}
+        self._log.emit("iteration", **measured, **self._around, **optional)
         self._log.sync()
         self._progress.completed_iterations += 1
 

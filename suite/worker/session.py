@@ -3,31 +3,29 @@
 import os
 import time
 from contextlib import nullcontext
-from typing import Any, Callable, ContextManager, Dict, List, Optional, Tuple, Union
+from typing import Any, Callable, ContextManager, Dict, List, Optional, Union
 
 import torch
 
-from suite.worker.affinity import bind, left_alone
-from suite.worker.ceilings import measure_ceilings
-from suite.worker.devices import check_torch_devices
+from suite.worker.ceilings import measure_ceilings, measure_network
+from suite.worker.devices import check_torch_devices, find_idle
 from suite.worker.engines.base import Engine
 from suite.worker.events import EventLog, Progress
 from suite.worker.facts import allows_tf32, collect_facts
 from suite.worker.generation import find_generator
 from suite.worker.generation.base import Generator
 from suite.worker.identity import identity
-from suite.worker.idle import cpu_idle, gpu_idle, require_idle
 from suite.worker.loop import Loop
 from suite.worker.manifest import asked_iterations
 from suite.worker.memory import Communicators, MemoryProbe
-from suite.worker.network import measure_network
-from suite.worker.nvml import DeviceSampler, find_gpu, open_gpu
+from suite.worker.nvml import DeviceSampler, NvmlGpu, find_gpu
 from suite.worker.process import resident_bytes, without_collector
 from suite.worker.profile import ProfilingRecorder
 from suite.worker.rank import RankIdentity
 from suite.worker.recorder import Recorder
 from suite.worker.registry import backend_class
 from suite.worker.split.sides import generates, join_split
+from suite.worker.topology import bind, left_alone
 from suite.worker.trainers.base import Trainer
 from suite.worker.trainers.scratch import give_back, use_own_folder
 from suite.worker.turns import Turns, open_turns
@@ -57,8 +55,7 @@ def run(
         use_own_folder()  # before the stack asks where to write
     with without_collector():
         build = (find_build or own_build)(manifest)
-        if isinstance(build, type) and issubclass(build, (Engine, Trainer)):
-            build.load(manifest)
+        getattr(build, "load", lambda _: None)(manifest)
         progress.beat()
         make_generator = find_generator(manifest) if is_engine and generates(manifest, identity) else None
     progress.beat()
@@ -66,32 +63,36 @@ def run(
         check_torch_devices(os.environ, torch.cuda.device_count())
     # ranks of a trainer that has its processes elsewhere meet over gloo and leave the device alone
     apart = getattr(build, "own_processes", False)
-    rank_device = "cpu" if apart else device_type
+    computes_here = device_type == "cpu" or not apart  # on the device that the run is about
+    rank_device = device_type if computes_here else "cpu"
     turns = open_turns(os.environ, manifest, identity.rank)
-    idle = _idle(device_type, identity)  # before the first turn, when no row has used a GPU
+    notes: List[str] = []
+    gpu = find_gpu(identity.local_rank, notes) if device_type == "cuda" else None
+    idle = find_idle(device_type, gpu)  # before the first turn, when no row has used a GPU
     turns.ask()
-    affinity, others = _place(manifest["measure"], identity, apart), _held_since(idle, identity, turns)
+    affinity, others = _place(manifest["measure"], identity, apart), _held_since(idle, gpu, turns)
     communicators = Communicators(rank_device, identity.local_rank)
     communicators.note("before_join")
     split = join_split(manifest, identity) if is_engine else None
     world = join(identity, rank_device, manifest["limits"]["silence_seconds"]) if split is None else split.world
     communicators.note("joined")
     progress.beat()
-    stands_for_gpu = apart and device_type == "cuda"  # on which the trainer's processes compute
-    shown = World(*identity, torch.device("cuda", identity.local_rank) if stands_for_gpu else world.device)
-    sampler, notes = _start_sampler(shown)
+    shown = World(*identity, world.device if computes_here else torch.device("cuda", identity.local_rank))
     notes += [] if split is None else split.notes
+    sampler = None if gpu is None else DeviceSampler(gpu)
+    if sampler is not None:
+        sampler.start()
     facts = collect_facts(shown, manifest["stack"], manifest.get("stack_code", ()))
     facts["affinity"], facts["idle"] = affinity, idle
-    notes += _thread_notes(facts["threads"], affinity["ranks"])
-    # measured by this rank, where it computes on the device that the run is about
-    here = rank_device == device_type
-    facts["ceilings"] = measure_ceilings(world, manifest["measure"]["precision"]) if here else None
+    each, cpus, ranks = facts["threads"]["torch"], facts["threads"]["cpus"], affinity["ranks"]
+    if each * ranks > cpus:
+        notes.append("{} threads for each of {} ranks, but {} CPUs for all of them".format(each, ranks, cpus))
+    facts["ceilings"] = measure_ceilings(world, manifest["measure"]["precision"]) if computes_here else None
     progress.beat()
     subject: Optional[Subject] = None
     generator: Optional[Generator] = None
     try:
-        facts["network"] = measure_network(world) if here else None
+        facts["network"] = measure_network(world) if computes_here else None
         communicators.note("network_measured")
         progress.beat()
         baseline = resident_bytes()
@@ -139,7 +140,7 @@ def run(
             loop.run_iteration(iteration, recorder)
     if sampler is not None:
         sampler.stop()
-    if manifest["measure"].get("profile", False) and isinstance(subject, Engine) and split is None:
+    if manifest["measure"].get("profile", False):
         profiling = ProfilingRecorder(world, log.folder, progress)
         profiling.watch(*subject.models)
         loop.run_iteration(iterations, profiling)
@@ -174,44 +175,16 @@ def _place(measure: Dict[str, Any], identity: RankIdentity, apart: bool) -> Dict
     """
     if apart:
         return left_alone("the trainer places processes of its own", identity.local_world_size)
-    if measure["device"] == "cpu":
-        return left_alone("a run on the CPU", identity.local_world_size)
     if measure.get("bind") != "near-gpu":
         return left_alone("not asked for", identity.local_world_size)
     return bind([find_gpu(rank) for rank in range(identity.local_world_size)], identity.local_rank)
 
 
-def _idle(device_type: str, identity: RankIdentity) -> Optional[Dict[str, Any]]:
-    """The ``idle`` facts of this rank's device, asked before it is used; None where nothing can be asked.
-
-    Raises DeviceError where the launcher wants a free GPU and this one is not.
-    """
-    if device_type == "cpu":
-        return cpu_idle()
-    gpu = find_gpu(identity.local_rank)
-    if gpu is None:
-        return None
-    facts = gpu_idle(gpu)
-    require_idle(facts, os.environ)
-    return facts
-
-
-def _held_since(idle: Optional[Dict[str, Any]], identity: RankIdentity, turns: Turns) -> int:
+def _held_since(idle: Optional[Dict[str, Any]], gpu: Optional[NvmlGpu], turns: Turns) -> int:
     """Bytes of this rank's GPU that rows whose turn came before have taken since it was found ``idle``."""
     before = (idle or {}).get("used_bytes")
-    if before is None or not turns.are_given:
-        return 0
-    gpu = find_gpu(identity.local_rank)
-    used = None if gpu is None else gpu.used_bytes()
-    return 0 if used is None else max(0, used - before)
-
-
-def _thread_notes(threads: Dict[str, Optional[int]], ranks: int) -> List[str]:
-    """A line where the threads of the ``ranks`` that run on the same CPUs are more than these."""
-    each, cpus = threads["torch"], threads["cpus"]
-    if each is None or cpus is None or each * ranks <= cpus:
-        return []
-    return ["{} threads for each of {} ranks, but {} CPUs for all of them".format(each, ranks, cpus)]
+    used = None if gpu is None or not turns.are_given else gpu.used_bytes()
+    return 0 if used is None or before is None else max(0, used - before)
 
 
 def _describe(subject: Optional[Subject], facts: Dict[str, Any], notes: List[str]) -> None:
@@ -221,22 +194,6 @@ def _describe(subject: Optional[Subject], facts: Dict[str, Any], notes: List[str
         facts["work_differences"] = list(subject.work_differences)
         facts["packages"].update(subject.versions)
         told = {
-            "lacking_phases": subject.lacking_phases,
-            "unscored": subject.unscored,
-            "configuration": subject.configuration,
-            "clock": subject.timed_by,
-            "experimental": subject.experimental,
+            name: getattr(subject, name) for name in ("lacking_phases", "unscored", "configuration", "experimental")
         }
-        facts.update({name: value for name, value in told.items() if value})
-
-
-def _start_sampler(world: World) -> Tuple[Optional[DeviceSampler], List[str]]:
-    """The sampler of this rank's GPU, or why there is none; a CPU has none and needs no reason."""
-    if world.device.type == "cpu":
-        return None, []
-    try:
-        sampler = DeviceSampler(open_gpu(world.device))
-    except (ImportError, RuntimeError) as error:
-        return None, ["power and clocks are not sampled: {}".format(error)]
-    sampler.start()
-    return sampler, []
+        facts.update({name: value for name, value in {**told, "clock": subject.timed_by}.items() if value})

@@ -1,7 +1,4 @@
-"""Rows that take turns: a rank asks its driver for the next one, and sleeps in the kernel until it has it.
-
-The driver's side, with the protocol, is ``suite.launch.turns``.
-"""
+"""Rows that take turns: a rank asks its driver (``suite.launch.turns``) for the next, and sleeps until it has it."""
 
 import json
 import socket
@@ -35,20 +32,14 @@ class Turns:
 
     def ask(self) -> None:
         """End the turn that there was, and wait for the next, with as many iterations as the driver says. The last one
-        ends with this process, or its run.
-
-        Raises DriverGoneError.
-        """
+        ends with this process, or its run. Raises DriverGoneError."""
         if self._channel is None:
             return
         try:
             self._channel.sendall(b"?")
-            answer = self._channel.recv(1)
-        except OSError as error:
-            raise DriverGoneError("the driver that gives turns is gone: {}".format(error)) from error
-        if not answer:
-            raise DriverGoneError("the driver that gives turns is gone")
-        self._left = answer[0]
+            self._left = self._channel.recv(1)[0]
+        except (OSError, IndexError) as error:  # the second where the driver has closed its end
+            raise DriverGoneError("the driver that gives turns is gone") from error
 
 
 def open_turns(environment: Mapping[str, str], manifest: Dict[str, Any], rank: int) -> Turns:

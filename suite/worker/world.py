@@ -1,5 +1,6 @@
 """The ranks of a run, the process group they share, and what replicas gather and add up."""
 
+import os
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -9,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 from suite.worker.engines.base import Engine
-from suite.worker.rank import RankIdentity, complete_environment
+from suite.worker.rank import LAUNCH_VARIABLES, NUMBERS, RankIdentity
 
 
 @dataclass(frozen=True)
@@ -30,22 +31,21 @@ def join(identity: RankIdentity, device_type: str, timeout_seconds: float, store
     they took 6.5 GiB of an H100. ``store``: where these ranks meet, which then need not be all that the launcher
     started; without one, where the launcher's address says.
     """
-    alone = complete_environment()
+    alone = not any(name in os.environ for name in NUMBERS)
+    if alone:  # stacks read these variables too
+        os.environ.update(zip(LAUNCH_VARIABLES, ("0", "1", "0", "1", "127.0.0.1", "0")))
     options: Dict[str, Any] = {"timeout": timedelta(seconds=timeout_seconds)}
     if store is not None:
         options.update(store=store, rank=identity.rank, world_size=identity.world_size)
     elif alone:
         options.update(store=dist.HashStore(), rank=0, world_size=1)
+    device = torch.device("cuda", identity.local_rank) if device_type == "cuda" else torch.device("cpu")
     if device_type == "cuda":
-        device = torch.device("cuda", identity.local_rank)
         torch.cuda.set_device(device)
-        dist.init_process_group("nccl", **options)
-    else:
-        device = torch.device("cpu")
-        dist.init_process_group("gloo", **options)
+    dist.init_process_group("nccl" if device_type == "cuda" else "gloo", **options)
     # DeepSpeed makes groups of its own without a time-out, which would then be torch's half hour.
     dist.new_group = partial(dist.new_group, timeout=options["timeout"])
-    return World(identity.rank, identity.world_size, identity.local_rank, identity.local_world_size, device)
+    return World(*identity, device)
 
 
 def synchronise(world: World) -> None:
@@ -70,16 +70,12 @@ def leave() -> None:
     dist.destroy_process_group()
 
 
-MAIN_RANK = 0
-
-
 class Replicas:
     """Which rank belongs to which replica; collective over all ranks, as is each method."""
 
     def __init__(self, engine: Engine) -> None:
-        self._device = engine.device
         self._is_leader = engine.replica_leader
-        self._is_main = dist.get_rank() == MAIN_RANK
+        self._is_main = dist.get_rank() == 0
         mine = torch.tensor([engine.data_parallel_rank, int(engine.replica_leader)], device=engine.device)
         everyone = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
         dist.all_gather(everyone, mine)
@@ -88,12 +84,12 @@ class Replicas:
         self._ranks, self._leaders = range(len(everyone)), [rank for _, rank in sorted(leader_of_replica.items())]
 
     def gather(self, tensor: torch.Tensor) -> List[torch.Tensor]:
-        """The replica leaders' tensors, in order of replicas, on the main rank; an empty list on the others.
+        """The replica leaders' tensors, in order of replicas, on rank 0, the main one; an empty list on the others.
 
         Every rank sends, because all ranks of a replica hold the same; the leaders' are kept.
         """
         received = [torch.empty_like(tensor) for _ in self._ranks] if self._is_main else None
-        dist.gather(tensor.contiguous(), received, dst=MAIN_RANK)
+        dist.gather(tensor.contiguous(), received, dst=0)
         return [] if received is None else [received[rank] for rank in self._leaders]
 
     def all_gather(self, tensor: torch.Tensor) -> List[torch.Tensor]:
@@ -105,7 +101,7 @@ class Replicas:
     def broadcast(self, tensor: torch.Tensor) -> torch.Tensor:
         """The main rank's tensor on every rank, shaped as each rank's own."""
         tensor = tensor.contiguous()
-        dist.broadcast(tensor, src=MAIN_RANK)
+        dist.broadcast(tensor, src=0)
         return tensor
 
     def sum(self, tensor: torch.Tensor) -> torch.Tensor:

@@ -2,15 +2,16 @@
 forks ranks that have it.
 
 A launcher that starts ranks on one machine, run after run, talks to it on a socket (SOCK_SEQPACKET), in JSON: told
-first whether it can fork (``{"unfit": null}`` or why not), the launcher sends ``{"module", "arguments", "variables",
-"memory_bytes"}`` (the last: the most that it may map, or null) with the descriptors of standard output and error for
-each rank, and is answered ``{"pid"}`` by the rank itself, or ``{"error"}``. What a rank then does is ``python -m MODULE
+first whether it can fork (``{"is_fit"}``), the launcher sends ``{"module", "arguments", "variables", "memory_bytes"}``
+(the last: the most that it may map, or null) with the descriptors of standard output and error for each rank, and is
+answered ``{"pid"}`` by the rank itself, null where it cannot be one. What a rank then does is ``python -m MODULE
 ARGUMENT...``, in the environment of this process and ``variables``.
 
 Linux alone. This process is to be started in the environment of the ranks but for what differs from rank to rank.
 """
 
 import array
+import ctypes
 import gc
 import json
 import os
@@ -18,18 +19,23 @@ import resource
 import runpy
 import socket
 import sys
-from typing import Any, Dict, List, Optional, Set, Tuple
+from contextlib import suppress
+from itertools import groupby
+from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
 
-from suite.worker.pages import Pages, mapped_pages, prefault
-from suite.worker.process import die_with_launcher, note_fork, without_collector
+from suite.worker.process import die_with_launcher, without_collector
 from suite.worker.rank import LAUNCH_VARIABLES
 
 _LONGEST_REQUEST = 1 << 16
 _STREAMS = 2  # standard output and error
-
-
 #: what a rank runs: a module, and its arguments
 Program = Tuple[str, List[str]]
+#: pages one behind the other: their address, their bytes, and how madvise(2) has them mapped
+Run = Tuple[int, int, int]
+POPULATE_READ, POPULATE_WRITE = 22, 23  # since Linux 5.14
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_ENTRY_BYTES = 8
+_PRESENT, _OF_FILE = 1 << 63, 1 << 61  # of an entry of /proc/pid/pagemap
 
 
 def main(arguments: List[str]) -> Optional[Program]:
@@ -41,13 +47,12 @@ def main(arguments: List[str]) -> Optional[Program]:
     with socket.socket(fileno=int(descriptor)) as channel:
         channel.set_inheritable(False)
         asked = _import_stack(stack)
-        pages, reason = Pages([], []), _unfit(asked)
         try:
-            pages = mapped_pages()
-        except OSError as error:
-            reason = "which pages are mapped is not known: {}".format(error)
-        _answer(channel, unfit=reason)
-        return _serve(channel, int(launcher), pages) if reason is None else None
+            pages = mapped_pages() if _is_fit(asked) else None
+        except OSError:
+            pages = None
+        _answer(channel, is_fit=pages is not None)
+        return None if pages is None else _serve(channel, int(launcher), pages)
 
 
 def _import_stack(stack: List[str]) -> Set[str]:
@@ -73,21 +78,15 @@ def _import_stack(stack: List[str]) -> Set[str]:
     return asked.intersection(LAUNCH_VARIABLES)
 
 
-def _unfit(asked: Set[str]) -> Optional[str]:
-    """Why a fork of this process would not be what a rank is that imports the stack itself; None where it would."""
+def _is_fit(asked: Set[str]) -> bool:
+    """Whether a fork of this process would be what a rank is that imports the stack itself: what that read is as it is
+    for any rank, it started no thread and no process, and opened no GPU."""
     import torch
 
-    if asked:
-        return "the stack reads {} while it is imported".format(", ".join(sorted(asked)))
-    if len(os.listdir("/proc/self/task")) > 1:
-        return "the stack starts threads while it is imported"
-    if _has_children():
-        return "the stack starts processes while it is imported"
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
-        return "the stack joins a process group while it is imported"
-    if torch.cuda.is_initialized() or any(path.startswith("/dev/nvidia") for path in _open_files()):
-        return "the stack opens a GPU while it is imported"
-    return None
+    is_alone = len(os.listdir("/proc/self/task")) == 1 and not _has_children()
+    files = [os.path.realpath("/proc/self/fd/" + name) for name in os.listdir("/proc/self/fd")]
+    has_gpu = torch.cuda.is_initialized() or any(path.startswith("/dev/nvidia") for path in files)
+    return is_alone and not asked and not has_gpu
 
 
 def _has_children() -> bool:
@@ -97,17 +96,7 @@ def _has_children() -> bool:
         return False
 
 
-def _open_files() -> List[str]:
-    found = []
-    for name in os.listdir("/proc/self/fd"):
-        try:
-            found.append(os.readlink("/proc/self/fd/" + name))
-        except OSError:  # the descriptor of the listing itself
-            continue
-    return found
-
-
-def _serve(channel: socket.socket, launcher: int, pages: Pages) -> Optional[Program]:
+def _serve(channel: socket.socket, launcher: int, pages: List[Run]) -> Optional[Program]:
     """Fork a rank for each request. Returns in a rank; None where the launcher is gone, or no rank can be forked."""
     while True:
         message, streams = _receive(channel)
@@ -115,16 +104,17 @@ def _serve(channel: socket.socket, launcher: int, pages: Pages) -> Optional[Prog
             return None
         try:
             is_rank = _fork()
-        except OSError as error:
-            _answer(channel, error="cannot fork: {}".format(error))
+        except OSError:
             return None
         if is_rank:
             if os.getppid() != launcher:
-                _answer(channel, error="the launcher did not adopt the rank")
+                _answer(channel, pid=None)
                 return None
             request = json.loads(message)
             os.setsid()
-            _write_to(streams)
+            for number, stream in enumerate(streams, 1):
+                os.dup2(stream, number)
+                os.close(stream)
             _answer(channel, pid=os.getpid())
             channel.close()
             _be_fresh(request["variables"], pages)
@@ -143,9 +133,8 @@ def _receive(channel: socket.socket) -> Tuple[bytes, List[int]]:
     """A message with the descriptors that came with it; empty where the other end was closed."""
     streams = array.array("i")
     message, extra, _, _ = channel.recvmsg(_LONGEST_REQUEST, socket.CMSG_SPACE(_STREAMS * streams.itemsize))
-    for level, kind, data in extra:
-        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-            streams.frombytes(data[: len(data) - len(data) % streams.itemsize])
+    for _, _, data in extra:
+        streams.frombytes(data)
     return message, list(streams)
 
 
@@ -179,21 +168,67 @@ def _fork() -> bool:
     return False
 
 
-def _write_to(streams: List[int]) -> None:
-    for number, stream in enumerate(streams, 1):
-        os.dup2(stream, number)
-        os.close(stream)
-
-
-def _be_fresh(variables: Dict[str, str], pages: Pages) -> None:
+def _be_fresh(variables: Dict[str, str], pages: List[Run]) -> None:
     """What a process that is started by itself has of its own."""
     os.environ.update(variables)
     # Python's own generator is seeded anew by every fork, and torch's has the same seed in every process.
     random = sys.modules.get("numpy.random")
     if random is not None:
         random.seed()
-    note_fork()
     prefault(pages)
+
+
+def mapped_pages() -> List[Run]:
+    """Those that are mapped from files, and those that the process has written and may write again.
+
+    Raises OSError where the kernel does not tell.
+
+    Linux copies the page table of memory that a process has written to a child and lets faults fill that of files
+    (libraries, mostly); what was written is shared until one of the two writes again. A rank that imported its stack
+    itself has all of these pages as its own. A forked one takes them before it begins, so that its resident set is that
+    of any other rank and no iteration pays for a copy.
+    """
+    with open("/proc/self/maps", encoding="utf-8", errors="replace") as file:
+        lines = file.read().splitlines()
+    with open("/proc/self/pagemap", "rb", buffering=0) as pagemap:
+        return [run for line in lines for run in _runs(line, pagemap.fileno())]
+
+
+def prefault(pages: List[Run]) -> None:
+    """Map those of files, and copy those that are shared with another process."""
+    madvise = ctypes.CDLL(None).madvise
+    madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    refused = [run for run in pages if madvise(*run)]
+    if any(how == POPULATE_READ for _, _, how in refused):
+        _read(pages)
+
+
+def _runs(line: str, pagemap: int) -> Iterator[Run]:
+    """The pages of a mapping, by its line: addresses, permissions, offset, device, inode, path."""
+    addresses, permissions = line.split(None, 2)[:2]
+    begin, end = (int(part, 16) for part in addresses.split("-"))
+    if begin >> 63 or not permissions.startswith("r"):  # the kernel's own, or not to be touched
+        return
+    entries = array.array("Q")
+    entries.frombytes(
+        os.pread(pagemap, (end - begin) // _PAGE_BYTES * _ENTRY_BYTES, begin // _PAGE_BYTES * _ENTRY_BYTES)
+    )
+    is_own = permissions[1] == "w" and permissions[3] == "p"
+    for kind, group in groupby(entry & (_PRESENT | _OF_FILE) for entry in entries):
+        address, begin = begin, begin + sum(_PAGE_BYTES for _ in group)
+        if kind == _PRESENT | _OF_FILE:
+            yield address, begin - address, POPULATE_READ
+        elif kind == _PRESENT and is_own:
+            yield address, begin - address, POPULATE_WRITE
+
+
+def _read(pages: List[Run]) -> None:
+    """A byte of each page of a file; one that cannot be read is left to its own fault."""
+    with open("/proc/self/mem", "rb", buffering=0) as memory:
+        for first, size, how in pages:
+            with suppress(OSError):
+                for address in range(first, first + size if how == POPULATE_READ else first, _PAGE_BYTES):
+                    os.pread(memory.fileno(), 1, address)
 
 
 if __name__ == "__main__":

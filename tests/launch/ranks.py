@@ -29,7 +29,7 @@ REPOSITORY = Path(__file__).parents[2]
 #: whether ranks of a test that does not say are forked
 FORKED = False
 #: what of the worker a process needs that ranks are forked from
-ZYGOTE_MODULES = ("zygote", "pages", "process", "rank")
+ZYGOTE_MODULES = ("zygote", "process", "rank")
 #: importing the stack runs what this variable says
 IMPORT_VARIABLE = "TOY_IMPORT"
 TOY = {

@@ -7,17 +7,13 @@ from unittest import mock
 
 import pytest
 
-from suite.worker import session
-from suite.worker.devices import DeviceError
+from suite.worker.devices import REQUIRE_IDLE_VARIABLE, DeviceError, find_idle
 from suite.worker.failures import failure_kind
-from suite.worker.idle import REQUIRE_IDLE_VARIABLE, cpu_idle, gpu_idle, require_idle
-from suite.worker.nvml import NvmlGpu
-from suite.worker.rank import RankIdentity
+from suite.worker.nvml import NvmlGpu, find_gpu
 from suite.worker.trainers.processes import NodeMemory
 from tests.worker.pretended_nvml import UNSUPPORTED, PretendedNvml
 
 GIB = 1 << 30
-WANTED = {REQUIRE_IDLE_VARIABLE: "1"}
 #: about one H100 that nobody uses
 FREE: dict[str, Any] = {
     "UtilizationRates": SimpleNamespace(gpu=0),
@@ -29,7 +25,6 @@ FREE: dict[str, Any] = {
     "EnforcedPowerLimit": 700_000,
     "PowerManagementDefaultLimit": 700_000,
     "PciInfo": SimpleNamespace(busId=b"00000000:CA:00.0"),
-    "CpuAffinity": [0b101, 0, 1],
 }
 
 
@@ -42,7 +37,7 @@ def process(pid: int, size: int | None) -> SimpleNamespace:
 
 
 def test_a_free_gpu_is_disturbed_by_nothing_though_its_clock_rests_and_this_process_is_there() -> None:
-    facts = gpu_idle(gpu(ComputeRunningProcesses=[process(os.getpid(), GIB)]))
+    facts = find_idle("cuda", gpu(ComputeRunningProcesses=[process(os.getpid(), GIB)]))
     assert facts["processes"] == facts["throttle_reasons"] == facts["disturbed_by"] == []
     assert (facts["used_bytes"], facts["sm_clock_mhz"], facts["power_limit_watts"]) == (GIB // 2, 345, 700.0)
 
@@ -57,18 +52,18 @@ def test_a_free_gpu_is_disturbed_by_nothing_though_its_clock_rests_and_this_proc
         ({"CurrentClocksThrottleReasons": 0x41}, "its clocks are held down by hw_thermal_slowdown"),
     ],
 )
-def test_what_would_be_measured_too_is_told_and_refused_where_a_free_gpu_is_wanted(answers, words):
-    facts = gpu_idle(gpu(**answers))
+def test_what_would_be_measured_too_is_told_and_refused_where_a_free_gpu_is_wanted(answers, words, monkeypatch):
+    facts = find_idle("cuda", gpu(**answers))
     assert len(facts["disturbed_by"]) == 1 and words in facts["disturbed_by"][0]
-    require_idle(facts, {})
+    monkeypatch.setenv(REQUIRE_IDLE_VARIABLE, "1")
     with pytest.raises(DeviceError, match="--require-idle: the GPU is not free: ") as caught:
-        require_idle(facts, WANTED)
+        find_idle("cuda", gpu(**answers))
     assert words in str(caught.value)
     assert failure_kind(caught.value, "setup") == "gpu_unavailable"
 
 
 def test_what_the_library_does_not_tell_is_null_and_disturbs_nobody() -> None:
-    facts = gpu_idle(gpu(**dict.fromkeys(FREE, UNSUPPORTED)))
+    facts = find_idle("cuda", gpu(**dict.fromkeys(FREE, UNSUPPORTED)))
     assert facts.pop("processes") == facts.pop("throttle_reasons") == facts.pop("disturbed_by") == []
     assert set(facts.values()) == {None}
 
@@ -87,18 +82,16 @@ def test_memory_in_use_is_without_the_drivers_own_where_the_library_tells_them_a
     assert only.used_bytes() == GIB
 
 
-def test_the_place_of_a_gpu_is_its_pci_address_and_the_cpus_near_it() -> None:
+def test_the_place_of_a_gpu_is_its_pci_address() -> None:
     assert gpu().pci_address() == "0000:ca:00.0"
     assert gpu(PciInfo=SimpleNamespace(busId="00010000:17:00.0")).pci_address() == "10000:17:00.0"
-    assert gpu().near_cpus() == [0, 2, 128]
     assert gpu(PciInfo=UNSUPPORTED).pci_address() is None
-    assert gpu(CpuAffinity=UNSUPPORTED).near_cpus() == []
 
 
-def test_a_cpu_tells_its_load() -> None:
-    facts = cpu_idle()
+def test_a_cpu_tells_its_load_and_is_never_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(REQUIRE_IDLE_VARIABLE, "1")
+    facts = find_idle("cpu", None)
     assert facts["cpus"] == len(os.sched_getaffinity(0)) and facts["load"] >= 0
-    require_idle(facts, WANTED)
 
 
 def test_a_rank_looks_at_its_own_gpu_and_says_nothing_where_nobody_can_be_asked(monkeypatch):
@@ -107,11 +100,11 @@ def test_a_rank_looks_at_its_own_gpu_and_says_nothing_where_nobody_can_be_asked(
     open_gpu = mock.Mock(side_effect=lambda device: gpu(ComputeRunningProcesses=others[device.index]))
     monkeypatch.setattr("suite.worker.nvml.open_gpu", open_gpu)
     monkeypatch.setenv(REQUIRE_IDLE_VARIABLE, "1")
-    assert session._idle("cuda", RankIdentity(2, 4, 0, 2))["disturbed_by"] == []
+    assert find_idle("cuda", find_gpu(0))["disturbed_by"] == []
     with pytest.raises(DeviceError, match="1 other process"):
-        session._idle("cuda", RankIdentity(3, 4, 1, 2))
+        find_idle("cuda", find_gpu(1))
     open_gpu.side_effect = RuntimeError("NVML: not found")
-    assert session._idle("cuda", RankIdentity(0, 1, 0, 1)) is None
+    assert find_idle("cuda", find_gpu(0)) is None
 
 
 def test_during_a_run_others_are_those_of_other_sessions_and_unknown_where_even_this_process_is_hidden() -> None:

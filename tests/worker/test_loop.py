@@ -133,7 +133,11 @@ def test_samples_of_a_group_have_one_prompt_of_one_length() -> None:
         (ScriptedEngine(extra_tokens=-1), tiny_body(), "forced"),
         (ScriptedEngine(extra_tokens=1), tiny_body(), "forced"),
         # tokens outside the vocabulary are padding
-        (ScriptedEngine(token=128), tiny_body(), "response_tokens 32 wanted, 0 done; padded_tokens 0 wanted, 32 done"),
+        (
+            ScriptedEngine(token=128),
+            tiny_body(),
+            "response_tokens 32 wanted, 0 done; padded_tokens 0 wanted, 32 done",
+        ),
     ],
 )
 def test_work_that_is_not_the_manifests_fails_the_run(engine: ScriptedEngine, manifest: Any, words: str) -> None:

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import torch
 
-from suite.worker import network, session
+from suite.worker import ceilings, session
+from suite.worker.ceilings import bus_factor, fitting, scopes
 from suite.worker.events import EventLog, Progress
-from suite.worker.network import bus_factor, fitting, scopes
 from suite.worker.rank import RankIdentity
 from suite.worker.world import World
 from tests.worker.tiny import be_rank, tiny_body, told_by_ranks
@@ -20,7 +20,7 @@ CPU = torch.device("cpu")
 
 def rank_program(world: World) -> None:
     """The second measurement shows that the first left nothing in the way."""
-    told = [network.measure_network(world) for _ in range(2)]
+    told = [ceilings.measure_network(world) for _ in range(2)]
     torch.distributed.all_reduce(torch.ones(1))
     print(json.dumps(told))
 
@@ -52,11 +52,10 @@ class TestFigures:
             spent.append((repeats + 1) * size / bytes_per_second)
             return [size / bytes_per_second] * repeats
 
-        monkeypatch.setattr(network, "_slowest_seconds", slowest)
+        monkeypatch.setattr(ceilings, "_slowest_seconds", slowest)
         empty = torch.zeros(sizes[-1] // 4)
-        team = network._Team(list(range(8)), 0, None, empty, empty)
-        setting = network._Setting(sizes, 5, 1.0)
-        told = network._measure(World(0, 8, 0, 8, CPU), team, "all_reduce", sizes, setting)
+        team = ceilings._Team(list(range(8)), 0, None, empty, empty)
+        told = ceilings._measure(World(0, 8, 0, 8, CPU), team, "all_reduce", sizes, 1.0)
         assert sum(spent) <= 1.0
         assert [line["bytes"] for line in told["sizes"]] == list(sizes[: len(told["sizes"])])
         assert (len(told["sizes"]) == len(sizes)) == (bytes_per_second > 1e9 / 2)

@@ -11,10 +11,10 @@ import torch
 
 from suite.worker.ceilings import measure_ceilings
 from suite.worker.events import EventLog, Progress
-from suite.worker.facts import allocator, allows_tf32, collect_facts, driver_version, relevant_variables, threads
+from suite.worker.facts import allocator, allows_tf32, collect_facts, driver_version, relevant_variables
 from suite.worker.loop import Loop
 from suite.worker.memory import MemoryProbe
-from suite.worker.nvml import DeviceSampler, Sample, summarise
+from suite.worker.nvml import DeviceSampler, Reading, summarise
 from suite.worker.process import peak_resident_bytes, reset_peak_resident, resident_bytes
 from suite.worker.recorder import Recorder
 from tests.spec.test_redaction import VALUES, WORD
@@ -87,12 +87,7 @@ class TestFacts:
         assert "pytest" in facts["packages"]
         assert "no-such-package" not in facts["packages"]
         assert facts["memory_bytes"] > resident_bytes()
-
-    def test_threads_are_those_that_torch_and_openmp_have(self) -> None:
-        found = threads({"OMP_NUM_THREADS": "3"})
-        assert (found["torch"], found["openmp"]) == (torch.get_num_threads(), 3)
-        assert found["cpus"] == len(os.sched_getaffinity(0))
-        assert threads({"OMP_NUM_THREADS": "3,2"})["openmp"] is threads({})["openmp"] is None
+        assert facts["threads"] == {"torch": torch.get_num_threads(), "cpus": len(os.sched_getaffinity(0))}
 
     @pytest.mark.parametrize(
         ("line", "version"),
@@ -136,10 +131,15 @@ class TestFacts:
         assert allows_tf32() is True
 
 
+def reading(*values: float | None) -> Reading:
+    names = ("power_watts", "sm_clock_mhz", "memory_clock_mhz", "temperature", "throttle_mask", "utilisation")
+    return dict(zip(names, values, strict=True))
+
+
 def pretended_gpu() -> Any:
     """Tells one reading whenever it is asked; its energy counter is what the test sets."""
     gpu = mock.Mock(joules=5000.0)
-    gpu.sample.return_value = Sample(250.0, 1500, 2600, 61, 0x4, 97)
+    gpu.sample.return_value = reading(250.0, 1500, 2600, 61, 0x4, 97)
     gpu.energy_joules = lambda: gpu.joules
     gpu.others.return_value = {"other_processes": 0, "other_utilisation": None}
     return gpu
@@ -163,7 +163,7 @@ class TestSampler:
         assert [window["energy_counter_end_joules"] for window in windows] == [5107.0, 6214.0, 7321.0]
 
     def test_a_window_has_means_extremes_and_every_reason(self) -> None:
-        samples = [Sample(100.0, 1200, 2600, 50, 0x4, 80), Sample(300.0, 1800, 2600, 70, 0x20 | 0x1, 100)]
+        samples = [reading(100.0, 1200, 2600, 50, 0x4, 80), reading(300.0, 1800, 2600, 70, 0x20 | 0x1, 100)]
         window = summarise(samples, 12.5)
         assert (window["energy_joules"], window["power_watts_mean"], window["temperature_max"]) == (12.5, 200.0, 70)
         assert (window["sm_clock_mhz_min"], window["sm_clock_mhz_mean"]) == (1200, 1500.0)
@@ -171,7 +171,7 @@ class TestSampler:
         assert window["throttle_reasons"] == ["sw_power_cap", "sw_thermal_slowdown"]
 
     def test_what_a_gpu_does_not_tell_is_null_not_zero(self) -> None:
-        window = summarise([Sample(None, None, None, None, None, None)], None)
+        window = summarise([reading(None, None, None, None, None, None)], None)
         assert {value for name, value in window.items() if name not in ("throttle_reasons", "samples")} == {None}
         assert window["throttle_reasons"] == []
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from suite.backends.registry import own_backends
-from suite.worker import imports
-from suite.worker.registry import ENGINES, TRAINERS, import_class
+from suite.worker import registry
+from suite.worker.registry import ENGINES, TRAINERS, backend_class
 from suite.worker.trainers.base import Trainer
 from tests.worker.written import write
 
@@ -36,8 +36,9 @@ def test_a_package_is_prepared_before_its_module_is_imported(tmp_path: Path, mon
     engine = "import toy_stack\nclass Toy:\n    seen_at_import = toy_stack.device\n"
     write(tmp_path, {"toy_stack/__init__.py": prepare, "toy_stack/engine.py": engine})
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setitem(ENGINES, "toy", "toy_stack.engine:Toy")
     try:
-        assert import_class("toy_stack.engine:Toy", "cuda").seen_at_import == "cuda"
+        assert backend_class("toy", "cuda").seen_at_import == "cuda"
     finally:
         for name in ("toy_stack", "toy_stack.engine"):
             sys.modules.pop(name, None)
@@ -52,6 +53,6 @@ def test_a_module_that_is_missing_is_named(modules, told, monkeypatch):
         imports = modules
         run: Any = None
 
-    monkeypatch.setattr(imports, "use_own_folder", lambda: None)
-    monkeypatch.setattr(imports, "backend_class", lambda name, device_type: Some)
-    assert imports.problem("verl", "cpu") == told
+    monkeypatch.setattr(registry, "use_own_folder", lambda: None)
+    monkeypatch.setattr(registry, "backend_class", lambda name, device_type: Some)
+    assert registry.problem("verl", "cpu") == told

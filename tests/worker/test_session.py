@@ -52,11 +52,11 @@ def test_what_other_rows_take_of_a_gpu_is_in_no_peak(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize(("before", "used", "held"), [(500, 700, 200), (500, None, 0), (None, 700, 0), (500, 400, 0)])
-def test_what_rows_before_it_took_of_a_gpu_is_theirs(before, used, held, monkeypatch):
-    monkeypatch.setattr(session, "find_gpu", lambda rank: mock.Mock(used_bytes=lambda: used))
-    identity, idle = RankIdentity(0, 1, 0, 1), {"used_bytes": before}
-    assert session._held_since(idle, identity, Turns(socket.socket())) == held
-    assert session._held_since(idle, identity, Turns()) == 0
+def test_what_rows_before_it_took_of_a_gpu_is_theirs(before, used, held):
+    gpu, idle = mock.Mock(used_bytes=lambda: used), {"used_bytes": before}
+    assert session._held_since(idle, gpu, Turns(socket.socket())) == held
+    assert session._held_since(idle, gpu, Turns()) == 0
+    assert session._held_since(None, None, Turns(socket.socket())) == 0
 
 
 def test_communicators_are_made_at_first_use(monkeypatch: pytest.MonkeyPatch) -> None:

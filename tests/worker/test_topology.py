@@ -12,9 +12,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suite.worker.affinity import as_list, bind, choose, near
 from suite.worker.nvml import NvmlGpu
-from suite.worker.topology import collect_topology, describe_gpus
+from suite.worker.topology import as_list, bind, choose, collect_topology, describe_gpus, near
 from suite.worker.world import World
 from tests.worker.pretended_nvml import UNSUPPORTED, PretendedNvml
 from tests.worker.tiny import ROOT
@@ -117,9 +116,9 @@ ADDRESSES = ("0000:17:00.0", "0000:65:00.0", "0000:ca:00.0", "0000:e3:00.0")
 SOCKETS = (frozenset({*range(8), *range(16, 24)}), frozenset({*range(8, 16), *range(24, 32)}))
 
 
-def gpu(address: str | None, *cpus: int) -> Any:
+def gpu(address: str | None) -> Any:
     """What the binding asks of a GPU."""
-    return SimpleNamespace(pci_address=lambda: address, near_cpus=lambda: list(cpus))
+    return SimpleNamespace(pci_address=lambda: address)
 
 
 @pytest.fixture
@@ -135,7 +134,7 @@ def node(tmp_path: Path) -> str:
 
 
 def shares(node: str, allowed: frozenset[int], ranks: int = 4) -> list[frozenset[int]]:
-    places = [near(gpu(ADDRESSES[rank]), node).cpus for rank in range(ranks)]
+    places = [near(gpu(ADDRESSES[rank]), node)[0] for rank in range(ranks)]
     return [choose(places, rank, allowed, node)[0] for rank in range(ranks)]
 
 
@@ -149,10 +148,10 @@ def test_ranks_at_one_socket_divide_its_cores_and_keep_the_threads_of_a_core_tog
     assert shares(node, SOCKETS[0] | SOCKETS[1], ranks=3)[2] == SOCKETS[1], "alone at its socket"
 
 
-def test_the_kernel_tells_where_a_gpu_is_and_where_it_hides_the_device_its_driver(node: str) -> None:
-    assert near(gpu(ADDRESSES[3]), node) == (SOCKETS[1], 1, "the kernel")
-    assert near(gpu("0000:00:00.0", 4, 5), node) == ({4, 5}, None, "NVML")
-    assert near(gpu(None), node).cpus == frozenset()
+def test_the_kernel_tells_where_a_gpu_is(node: str) -> None:
+    assert near(gpu(ADDRESSES[3]), node) == (SOCKETS[1], 1)
+    for unknown in (gpu("0000:00:00.0"), gpu(None), None):
+        assert near(unknown, node) == (frozenset(), None)
 
 
 @given(allowed=st.frozensets(st.integers(0, 31), min_size=1))
@@ -175,6 +174,7 @@ def test_a_container_whose_cpus_are_elsewhere_is_left_alone_and_too_few_cores_ar
     assert choose([SOCKETS[0]] * 2, 1, frozenset({3, 19, 30}), node)[:2] == ({3, 19}, 2)
 
 
+@pytest.mark.slow
 def test_a_process_is_really_bound_with_the_threads_it_has(tmp_path: Path) -> None:
     first = min(os.sched_getaffinity(0))
     place = {"local_cpulist": f"{first}\n", "numa_node": "-1\n"}
@@ -182,15 +182,15 @@ def test_a_process_is_really_bound_with_the_threads_it_has(tmp_path: Path) -> No
     program = (
         "import os, threading, time\n"
         "from types import SimpleNamespace\n"
-        "from suite.worker.affinity import bind\n"
-        f"gpu = SimpleNamespace(pci_address=lambda: {ADDRESSES[0]!r}, near_cpus=list)\n"
+        "from suite.worker.topology import bind\n"
+        f"gpu = SimpleNamespace(pci_address=lambda: {ADDRESSES[0]!r})\n"
         "threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
         f"print(bind([gpu], 0, {str(tmp_path)!r}))\n"
         "print([sorted(os.sched_getaffinity(int(task))) for task in os.listdir('/proc/self/task')])"
     )
     ran = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     facts, bound = ran.stdout.splitlines()
-    how = "near the GPU by the kernel, its cores divided among ranks: 1"
+    how = "near the GPU, its cores divided among ranks: 1"
     assert facts == str({"cpus": str(first), "ranks": 1, "numa_node": None, "how": how})
     assert bound == str([[first], [first]])
 

@@ -119,7 +119,7 @@ def _backend_check(driver: BackendDriver, python: str, device: str) -> Check:
 def _import_errors(backend: str, python: str, device: str) -> list[str]:
     """Why what a run imports cannot be imported, although the packages that are asked for by name are there."""
     try:
-        error = ask_worker(python, "suite.worker.imports", backend, device, seconds=IMPORT_SECONDS)
+        error = ask_worker(python, "suite.worker.registry", backend, device, seconds=IMPORT_SECONDS)
     except UsageError as unanswered:
         return [str(unanswered)]
     return [f"an import of its runs fails: {error}"] if error else []

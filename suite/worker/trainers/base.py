@@ -47,7 +47,7 @@ class Trainer(ABC):
 
     @classmethod
     def import_all(cls, device_type: str) -> None:
-        """Import what a run on such a device imports, without one (``suite.worker.imports``)."""
+        """Import what a run on such a device imports, without one (``suite.worker.registry``)."""
         for name in cls.imports:
             importlib.import_module(name)
 

@@ -173,7 +173,7 @@ def test_every_size_is_measured_in_the_image_that_the_record_names_beside_the_sa
     for record in inside:
         assert record.status == "ok", record.failure
         assert record.environment.driver["image"]["id"] == engines_image.id
-        assert record.environment.worker["container"] is not None
+        assert record.environment.worker["image"] is not None
         assert record.environment.worker["cpu"]["threads"] is not None
     same = [record.run for record in records if record.run.size == "1M"]
     assert {run.launcher for run in same} == {"docker", "local"} and len({run.work_hash for run in same}) == 1
