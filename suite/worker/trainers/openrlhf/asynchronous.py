@@ -11,10 +11,10 @@ from bisect import bisect_right
 from types import SimpleNamespace
 from typing import Any, Callable, Dict, List, Tuple
 
-from suite.worker.rank import ConfigError
+from suite.worker.trainers.clock import NullClock
 from suite.worker.trainers.iteration import after, before
 from suite.worker.trainers.openrlhf.counting import Label
-from suite.worker.trainers.openrlhf.hooks import Done, Rounds
+from suite.worker.trainers.openrlhf.hooks import Rounds
 
 Interval = Tuple[float, float]
 #: how long the trainer waits for samples before it looks whether there is still a generator
@@ -34,11 +34,8 @@ def write_times(actor: Any, path: str) -> None:
 
 def read_times(path: str, now: float) -> List[Interval]:
     """When each batch began and ended; one that is under way ends now."""
-    try:
-        with open(path, encoding="utf-8") as file:
-            times = [float(line) for line in file]
-    except FileNotFoundError:
-        return []
+    with open(path, encoding="utf-8") as file:
+        times = [float(line) for line in file]
     if len(times) % 2:
         times.append(now)
     return list(zip(times[::2], times[1::2]))
@@ -69,13 +66,10 @@ class Periods:
         self._asked_lock = self._had_lock = self._stepped = self._began = 0.0
         self._hook()
 
-    def run(self) -> None:
-        """Until the last period is over. Begins as ``PPOTrainerAsync.fit`` does without a checkpoint (:342)."""
+    def start(self, clock: NullClock) -> None:
+        """Have batches generated, as ``PPOTrainerAsync.fit`` does without a checkpoint (:342)."""
+        self._clock = clock
         self._running = self._generator.fit.remote(episode=0, total_consumed_prompts=0)
-        try:
-            self._trainer.fit()
-        except Done:
-            return
 
     def _hook(self) -> None:
         trainer, state = self._trainer, self._state
@@ -84,8 +78,6 @@ class Periods:
         def taken(block: bool = True) -> Any:
             with state.clock.phase("generate"):
                 found = self._wait(queue_get)
-            if isinstance(found, str):
-                raise ConfigError("the generator ran out of prompts")
             self._batch, self._batches = found[0], self._batches + 1
             return found
 
@@ -123,7 +115,7 @@ class Periods:
 
                 ended, _ = ray.wait([self._running], timeout=0)
                 ray.get(ended)
-                self._state.beat()
+                self._clock.beat()
 
     def _end_period(self) -> None:
         """The first publication ends the fill and begins iteration 0; each later one ends one and begins the next."""
@@ -131,10 +123,9 @@ class Periods:
         if state.iteration >= 0:
             ended = time.monotonic()
             state.clock.stop()
-            state.tally.take_samples(self._batch, self._batches - 1)
-            state.finish(asynchronous=self._account(ended))
+            state.finish(self._batch, self._batches - 1, asynchronous=self._account(ended))
         else:
-            state.start()
+            state.clock = self._clock
         state.go_on()
         self._began = time.monotonic()
 

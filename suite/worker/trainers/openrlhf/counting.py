@@ -1,14 +1,14 @@
 """What OpenRLHF generates and trains on, by the manifest: prompts with labels of their samples, and a count."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Dict, List, Optional, Tuple
 
 import torch
 
 from suite.worker.asked import draw_prompts, sample_lengths, scores_of_all
 from suite.worker.rank import ConfigError
-from suite.worker.trainers.drawn_model import as_text, ordinary
+from suite.worker.trainers.drawn_model import ordinary
 from suite.worker.trainers.iteration import Tally
 from suite.worker.world import World
 
@@ -17,19 +17,15 @@ def rows(manifest: Dict[str, Any], batches: int) -> List[Dict[str, str]]:
     """A prompt each, in the order in which they are to be generated: ``input`` and ``label``."""
     found = []
     prompts, responses = sample_lengths(manifest["workload"], manifest["work"])
-    group = manifest["workload"].get("group", 1)
-    reward, vocab = manifest["workload"]["reward"], manifest["size"]["vocab"]
+    group, reward = manifest["workload"].get("group", 1), manifest["workload"]["reward"]
     for batch in range(batches):
-        texts = as_text(draw_prompts(manifest, batch), vocab)
-        known = reward["kind"] != "token-below"
-        scores = scores_of_all(manifest, batch).tolist() if known else None
+        tokens = ordinary(draw_prompts(manifest, batch), manifest["size"]["vocab"]).tolist()
+        scores = None if reward["kind"] == "token-below" else scores_of_all(manifest, batch).tolist()
         for first in range(0, len(prompts), group):
             own = slice(first, first + group)
-            label = Label(
-                batch, first, responses[own], None if scores is None else scores[own], reward.get("threshold", 0)
-            )
-            words = texts[first].split(" ")[: prompts[first]]
-            found.append({"input": " ".join(words), "label": label.write()})
+            known = None if scores is None else scores[own]
+            label = Label(batch, first, responses[own], known, reward.get("threshold", 0))
+            found.append({"input": " ".join(map(str, tokens[first][: prompts[first]])), "label": label.write()})
     return found
 
 
@@ -68,7 +64,7 @@ class Label:
     def of_sample(self, row: int) -> str:
         """The text of this label for its ``row``-th sample alone."""
         scores = None if self.scores is None else [self.scores[row]]
-        return Label(self.batch, self.first + row, [self.new_tokens[row]], scores, self.threshold).write()
+        return replace(self, first=self.first + row, new_tokens=[self.new_tokens[row]], scores=scores).write()
 
 
 class Count(Tally):
@@ -83,13 +79,12 @@ class Count(Tally):
     def take_samples(self, samples: List[Any], batch: int) -> None:
         """OpenRLHF's experiences of one sample each, before they are scored. Raises ConfigError for other samples than
         those of this ``batch``, each once, with the lengths that were forced on them."""
-        numbers = sorted(Label.read(sample.labels[0]).first for sample in samples)
-        found = {Label.read(sample.labels[0]).batch for sample in samples}
-        if found != {batch} or numbers != list(range(len(self._prompts))):
-            raise ConfigError("batch {} is not of its {} samples, each once".format(batch, len(self._prompts)))
+        labels = [Label.read(sample.labels[0]) for sample in samples]
+        wanted = [(batch, number) for number in range(len(self._prompts))]
+        if sorted((label.batch, label.first) for label in labels) != wanted:
+            raise ConfigError("batch {} is not of its {} samples, each once".format(batch, len(wanted)))
         rows = ordinary(draw_prompts(self._manifest, batch), self._manifest["size"]["vocab"])
-        for sample in samples:
-            number = Label.read(sample.labels[0]).first
+        for number, sample in zip((label.first for label in labels), samples):
             tokens, response = sample.sequences[0], int(sample.action_mask.sum())
             prompt = tokens.numel() - response
             self.add_sample(number, prompt, response)

@@ -77,8 +77,7 @@ def test_an_iteration_lasts_from_one_generation_to_the_next(monkeypatch):
         critic_model_group=None,
     )
     state = hooks.Rounds(Count(manifest, ALONE, 10, 9), iterations=2)
-    state.give(clock)
-    state.start()
+    state.clock = clock
     hooks.hook_experience(maker, state)
     hooks.hook_training(trainer, state)
     hooks.hook_rounds(trainer, state)
@@ -131,7 +130,6 @@ def test_busy_time_is_what_intervals_cover_within_the_period():
 
 def test_a_batch_that_is_under_way_is_busy_until_now(tmp_path):
     path = str(tmp_path / "times")
-    assert asynchronous.read_times(path, 9.0) == []
     actor = SimpleNamespace(samples_generator=SimpleNamespace(generate_samples=lambda: None))
     asynchronous.write_times(actor, path)
     actor.samples_generator.generate_samples()
@@ -181,11 +179,12 @@ def test_periods_begin_behind_the_first_publication_and_tell_how_old_samples_wer
 
     trainer = Trainer()
     state = hooks.Rounds(Count(manifest, ALONE, 2, 2), iterations=2)
-    state.give(clock)
     hooks.hook_training(trainer, state)
     generator = SimpleNamespace(fit=SimpleNamespace(remote=lambda **_: None))
     ranks = {"generation": 1, "training": 1}
-    asynchronous.Periods(trainer, generator, state, str(path), ranks).run()
+    asynchronous.Periods(trainer, generator, state, str(path), ranks).start(clock)
+    with pytest.raises(hooks.Done):
+        trainer.fit()
     whole = edges("generate", "train", "sync")
     assert clock.lines == ["begin 0", *whole, "begin 1", *whole]
     accounts = [each["asynchronous"] for each in clock.finished]
@@ -207,11 +206,8 @@ def openrlhf_body(ranks: int = 2, work: dict[str, Any] | None = None, **asked: A
 
 def told(manifest: dict[str, Any]) -> dict[str, str]:
     """Options by name, ``on`` for switches."""
-    line = options.command_line(manifest, "/p", "/c")
-    starts = [number for number, word in enumerate(line) if word.startswith("--")]
-    ends = [*starts[1:], len(line)]
-    pairs = zip(starts, ends, strict=True)
-    return {line[start][2:]: " ".join(line[start + 1 : end]) or "on" for start, end in pairs}
+    asked = options.all_options(manifest, "/p", "/c")
+    return {name: " ".join(words) or "on" for name, words in asked.items()}
 
 
 def test_ppo_has_a_critic_gae_and_the_workloads_batches():
@@ -276,9 +272,14 @@ def test_a_critic_of_the_policys_shape_and_stale_samples_are_told_as_other_work(
 def test_a_module_is_patched_after_its_own_code_ran(tmp_path, monkeypatch):
     write(tmp_path, {"patched_one.py": "import sys\nvalue = sys.lent", "plain_one.py": "value = 1"})
     monkeypatch.syspath_prepend(tmp_path)
-    before, after = lambda: setattr(sys, "lent", 41), lambda module: setattr(module, "value", module.value + 1)
-    patch = cpu.Patch("p", "patched_one", "because", before=before, after=after)
-    monkeypatch.setattr(sys, "meta_path", [cpu.Finder([patch]), *sys.meta_path])
+
+    def change(module: Any, run: Any) -> None:
+        sys.lent = 41  # type: ignore[attr-defined]
+        run()
+        module.value += 1
+
+    monkeypatch.setitem(cpu.PATCHES, "patched_one", cpu.Patch("p", "because", change))
+    monkeypatch.setattr(sys, "meta_path", [cpu.Finder(), *sys.meta_path])
     monkeypatch.setattr(sys, "lent", 0, raising=False)
     assert importlib.import_module("patched_one").value == 42
     assert importlib.import_module("plain_one").value == 1
