@@ -1,14 +1,10 @@
-"""A trainer that times itself: its program, the steps that it logs, and the clock by which all ranks tell them.
-
-``StepSink`` writes in the trainer's process; everything else is of the run's ranks.
-"""
+"""A trainer that times itself: its program, the steps that it logs, and the clock by which all ranks tell them."""
 
 import json
 import math
 import os
 import subprocess
 import sys
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Dict, Iterator, Mapping, Optional, Sequence
 
@@ -16,12 +12,9 @@ from suite.worker.asked import expected_counts
 from suite.worker.rank import ConfigError
 from suite.worker.recorder import Recorder
 from suite.worker.trainers.clock import PhaseClock
-from suite.worker.trainers.guardian import STARTED
 from suite.worker.trainers.led import LeadingClock, led
 from suite.worker.trainers.scratch import Guarded
 
-#: The file of the step log, for the process that the leading rank starts.
-LOG_VARIABLE = "SUITE_STEP_LOG"
 #: Of events whose seconds and counts are from the trainer's own log.
 SOURCE = "trainer"
 #: Counts of an iteration's event that no log has.
@@ -37,31 +30,6 @@ class LoggedStep:
 
     number: int
     values: Mapping[str, Optional[float]]
-
-
-class StepSink:
-    """Appends a line to the step log for each step that is complete."""
-
-    def __init__(self, path: str) -> None:
-        self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        self._step: Optional[int] = None
-        self._values: Dict[str, Optional[float]] = {}
-
-    def log(self, values: Mapping[str, Any], step: int, prefix: str, finished: bool) -> None:
-        """What the trainer logs of ``step``, of which numbers are kept as ``prefix/name``.
-
-        ``finished``: nothing more of that step follows.
-        """
-        if step != self._step:
-            self._step, self._values = step, {}
-        for name, value in values.items():
-            if getattr(value, "shape", None) == ():  # a scalar of numpy or torch
-                value = value.item()
-            if isinstance(value, (int, float)):
-                self._values["{}/{}".format(prefix, name)] = value if math.isfinite(value) else None
-        if finished:
-            line = json.dumps({"step": step, "values": self._values}, allow_nan=False)
-            os.write(self._descriptor, line.encode() + b"\n")
 
 
 def read_steps(path: str) -> Iterator[Optional[LoggedStep]]:
@@ -148,11 +116,10 @@ class Child:
     def __init__(self, argv: Sequence[str], environment: Dict[str, str], folder: str) -> None:
         path = os.path.join(folder, "output")
         with open(path, "wb") as output:
-            self._guardian = Guarded(folder, argv, env=environment, stdout=subprocess.PIPE, stderr=output)
+            guardian = Guarded(folder, argv, env=environment, stdout=subprocess.PIPE, stderr=output)
         self._output = open(path, "rb")  # noqa: SIM115 - open as long as the run
-        self.pid, self._process = self._guardian.pid, self._guardian.process
-        self._word = self._process.stdout.fileno()
-        os.set_blocking(self._word, False)
+        self.pid, self.close, self._process = guardian.pid, guardian.close, guardian.process
+        os.set_blocking(self._process.stdout.fileno(), False)
         self._last = b""
         self._ended_well = False
 
@@ -160,21 +127,16 @@ class Child:
         """Put what it has printed meanwhile on this rank's standard error; whether that was anything."""
         data = self._output.read()
         self._last = (self._last + data)[-_LAST_BYTES:]
-        sys.stderr.write(data.decode("utf-8", "replace"))
+        sys.stderr.buffer.write(data)
         sys.stderr.flush()
         return bool(data)
 
     def exit_code(self) -> Optional[int]:
         """Of the program; None while it runs. The guardian says so when it has ended well, and ends itself where it has
         not."""
-        with suppress(BlockingIOError):
-            self._ended_well = self._ended_well or os.read(self._word, len(STARTED)) == STARTED
+        self._ended_well = self._ended_well or bool(self._process.stdout.read())
         return 0 if self._ended_well else self._process.poll()
 
     def last_line(self) -> str:
         self.copy_output()
-        lines = [line.strip() for line in self._last.decode("utf-8", "replace").splitlines() if line.strip()]
-        return lines[-1] if lines else ""
-
-    def close(self) -> None:
-        self._guardian.close()
+        return self._last.decode("utf-8", "replace").rstrip().rpartition("\n")[2].strip()

@@ -4,8 +4,7 @@ What each of them holds and waits for, the table of docs/trainers/nemo-rl.md say
 """
 
 import math
-from dataclasses import dataclass
-from typing import Dict, Optional
+from typing import Dict, NamedTuple, Optional
 
 from suite.worker.rank import ConfigError
 from suite.worker.trainers.nemo_rl.logged import LoggedStep
@@ -17,8 +16,7 @@ _SLACK_SHARE, _SLACK_SECONDS = 0.01, 0.001
 _PREFIX = "timing/train/"
 
 
-@dataclass(frozen=True)
-class Timer:
+class Timer(NamedTuple):
     """``phase``: of the suite's phases the one that it is part of; ``whole`` or ``within`` (another timer, and so in no
     sum); null: NeMo-RL's own work, which stays in ``other``. ``required``: every step has it."""
 
@@ -42,8 +40,7 @@ TIMERS = {
 }
 
 
-@dataclass(frozen=True)
-class Timed:
+class Timed(NamedTuple):
     """The seconds of one step: the whole, by phase, and by ``phase/part``."""
 
     seconds: float
@@ -61,21 +58,21 @@ def time_step(step: LoggedStep) -> Timed:
         raise ConfigError(
             "step {} of the log has no {}: a version that logs by other names?".format(step.number, ", ".join(missing))
         )
-    sums: Dict[str, float] = {}
+    phases: Dict[Optional[str], float] = {}
     details: Dict[str, float] = {}
     for name in filter(TIMERS.__contains__, step.values):
         timer, seconds = TIMERS[name], step.values[name]
         if seconds is None or seconds < 0:
             raise ConfigError("step {} of the log took {} in {}".format(step.number, seconds, name))
-        if timer.phase is not None:
-            sums[timer.phase] = sums.get(timer.phase, 0.0) + seconds
+        phases[timer.phase] = phases.get(timer.phase, 0.0) + seconds
         if timer.detail is not None:
             details[timer.detail] = seconds
-    whole = sums.pop(WHOLE)
-    sums.pop(WITHIN, None)
-    parts = math.fsum(sums.values())
+    whole = phases.pop(WHOLE)
+    for no_phase in (WITHIN, None):
+        phases.pop(no_phase, None)
+    parts = math.fsum(phases.values())
     if whole <= 0 or parts > whole * (1 + _SLACK_SHARE) + _SLACK_SECONDS:
         raise ConfigError(
             "the phases of step {} of the log take {:.6g} s, the step {:.6g} s".format(step.number, parts, whole)
         )
-    return Timed(whole, sums, details)
+    return Timed(whole, phases, details)

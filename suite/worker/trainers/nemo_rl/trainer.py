@@ -6,16 +6,17 @@ import sys
 import tempfile
 import time
 from types import SimpleNamespace
-from typing import Any, Dict, Iterator, List
+from typing import Any, Dict, Iterator, List, Optional
 
 import torch
 
-from suite.worker.rank import LAUNCH_VARIABLES, ConfigError
+from suite.worker.rank import LAUNCH_VARIABLES
 from suite.worker.trainers.clock import NullClock
 from suite.worker.trainers.led import LedTrainer
 from suite.worker.trainers.nemo_rl import logged
 from suite.worker.trainers.nemo_rl.configuration import CHAT_TEMPLATE, configuration, prompts
-from suite.worker.trainers.nemo_rl.logged import Child, LeadingToldClock, ToldClock
+from suite.worker.trainers.nemo_rl.entry import LOG_VARIABLE, source_folder
+from suite.worker.trainers.nemo_rl.logged import Child, LeadingToldClock, LoggedStep, ToldClock
 from suite.worker.trainers.nemo_rl.timers import time_step
 from suite.worker.trainers.processes import Processes
 from suite.worker.trainers.ray_cluster import gathered
@@ -24,8 +25,6 @@ from suite.worker.trainers.scratch import ROOT
 _STATISTICS = {"loss": "train/loss", "gradient_norm": "train/grad_norm", "reward": "train/reward"}
 _POLL_SECONDS = 0.05
 _BEAT_SECONDS = 5.0
-#: A program that has logged its last step may take this long to come down by itself.
-_DOWN_SECONDS = 120.0
 
 
 class NemoRlTrainer(LedTrainer):
@@ -45,19 +44,16 @@ class NemoRlTrainer(LedTrainer):
         program.processes = Processes(gathered(program.pid, self.world)[0])
         return program
 
-    def write(self, folder: str) -> None:
-        """On rank 0, beside the model: configuration as JSON, which is YAML too; prompts one a line."""
-        from suite.worker.trainers.nemo_rl.entry import source_folder
-
+    def command(self, folder: str) -> List[str]:
+        """On rank 0: the program with its arguments. Beside the model: configuration as JSON, which is YAML too; prompts
+        one a line."""
         base = os.path.join(source_folder(), "examples", "configs", "grpo_math_1B.yaml")
-        with open(os.path.join(folder, "config.yaml"), "w", encoding="utf-8") as file:
+        path = os.path.join(folder, "config.yaml")
+        with open(path, "w", encoding="utf-8") as file:
             json.dump(configuration(self.manifest, folder, base), file, indent=1)
         with open(os.path.join(folder, "prompts.jsonl"), "w", encoding="utf-8") as file:
             file.writelines(json.dumps(row) + "\n" for row in prompts(self.manifest))
-
-    def command(self, folder: str) -> List[str]:
-        """On rank 0: the program with its arguments."""
-        return [sys.executable, "-m", "suite.worker.trainers.nemo_rl.entry", os.path.join(folder, "config.yaml")]
+        return [sys.executable, "-m", "suite.worker.trainers.nemo_rl.entry", path]
 
     def build(self) -> None:
         """Nothing: the program builds in its own processes."""
@@ -65,33 +61,31 @@ class NemoRlTrainer(LedTrainer):
     def lead(self, clock: NullClock, iterations: int) -> None:
         """See ``LedTrainer``. Raises ConfigError for a log that cannot be trusted, RuntimeError where it ends early."""
         assert isinstance(clock, LeadingToldClock), "rank 0 leads"
-        child: Child = self.cluster
         steps = logged.read_steps(os.path.join(self._folder, "steps.jsonl"))
-        beaten, alive = time.monotonic(), False
         for done in range(iterations):
             clock.begin(done)
-            while True:
-                code = child.exit_code()  # asked before the log is read, so that nothing of it is missed
-                step = next(steps)
-                if step is not None:
-                    break
-                if code is not None:
-                    raise RuntimeError(
-                        "nemo-rl ended with code {} after {} of {} steps; it said last: {}".format(
-                            code, done, iterations, child.last_line()
-                        )
-                    )
-                alive = child.copy_output() or alive
-                if alive and time.monotonic() - beaten > _BEAT_SECONDS:
-                    clock.beat()
-                    beaten, alive = time.monotonic(), False
-                time.sleep(_POLL_SECONDS)
+            step = self._next(steps, clock, "after {} of {} steps".format(done, iterations))
             timed, counts = time_step(step), logged.check_counts(step, self.manifest)
             stats = {name: step.values.get(theirs) for name, theirs in _STATISTICS.items()}
             clock.tell(timed.seconds, timed.phases, counts, stats, details=timed.details)
-        _await_end(child)
-        if next(steps) is not None:
-            raise ConfigError("nemo-rl logged a step more than the {} asked for".format(iterations))
+
+    def _next(self, steps: Iterator[Optional[LoggedStep]], clock: LeadingToldClock, when: str) -> LoggedStep:
+        """Wait for it, as long as the program is there; what that prints meanwhile is a sign of life."""
+        child: Child = self.cluster
+        beaten, alive = time.monotonic(), False
+        while True:
+            code = child.exit_code()  # asked before the log is read, so that nothing of it is missed
+            step = next(steps)
+            if step is not None:
+                return step
+            if code is not None:
+                text = "nemo-rl ended with code {} {}; it said last: {}"
+                raise RuntimeError(text.format(code, when, child.last_line()))
+            alive = child.copy_output() or alive
+            if alive and time.monotonic() - beaten > _BEAT_SECONDS:
+                clock.beat()
+                beaten, alive = time.monotonic(), False
+            time.sleep(_POLL_SECONDS)
 
     def _start(self) -> Child:
         from suite.worker.trainers.drawn_model import write_model
@@ -99,27 +93,15 @@ class NemoRlTrainer(LedTrainer):
         self._folder = folder = tempfile.mkdtemp(prefix="nemo-rl-")
         size, seed = self.manifest["size"], self.manifest["measure"]["seed"]
         write_model(os.path.join(folder, "model"), size, seed, torch.bfloat16, chat_template=CHAT_TEMPLATE)
-        self.write(folder)
         # the environment that scores samples reads it
         with open(os.path.join(folder, "manifest.json"), "w", encoding="utf-8") as file:
             json.dump(self.manifest, file)
         # without what is of this run's ranks, and not of the trainer's own
         environment = {name: value for name, value in os.environ.items() if name not in LAUNCH_VARIABLES}
-        environment[logged.LOG_VARIABLE] = os.path.join(folder, "steps.jsonl")
+        environment[LOG_VARIABLE] = os.path.join(folder, "steps.jsonl")
         environment["TOKENIZERS_PARALLELISM"] = "false"
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, [ROOT, os.environ.get("PYTHONPATH")]))
         return Child(self.command(folder), environment, folder)
-
-
-def _await_end(child: Child) -> None:
-    """Every step was told; a program that then ends badly, or does not end, changes no figure."""
-    until = time.monotonic() + _DOWN_SECONDS
-    while child.exit_code() is None and time.monotonic() < until:
-        child.copy_output()
-        time.sleep(_POLL_SECONDS)
-    code = child.exit_code()
-    if code != 0:
-        print("nemo-rl ended with code {} after its last step".format(code), file=sys.stderr)
 
 
 def differences(manifest: Dict[str, Any]) -> Iterator[str]:
