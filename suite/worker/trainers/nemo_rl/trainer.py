@@ -45,8 +45,7 @@ class NemoRlTrainer(LedTrainer):
         return program
 
     def command(self, folder: str) -> List[str]:
-        """On rank 0: the program with its arguments. Beside the model: configuration as JSON, which is YAML too; prompts
-        one a line."""
+        """On rank 0: the program with its arguments; its configuration, as JSON, which is YAML too, and prompts."""
         base = os.path.join(source_folder(), "examples", "configs", "grpo_math_1B.yaml")
         path = os.path.join(folder, "config.yaml")
         with open(path, "w", encoding="utf-8") as file:
