@@ -32,7 +32,8 @@ STARTED = b"started\n"
 def main(arguments: List[str]) -> int:
     paths, command = arguments[0], arguments[1:]
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # meant for the ranks, whose end comes by the pipe
+        # meant for the ranks, whose end comes by the pipe; what is started has the usual ones
+        signal.signal(number, lambda *_: None)
     try:
         if not command:
             os.read(0, 1)
@@ -45,7 +46,7 @@ def main(arguments: List[str]) -> int:
 def _keep(command: List[str]) -> int:
     """The command and all that it starts, until the rank ends."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=sys.stderr, preexec_fn=_usual_signals)
+    child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=sys.stderr)
     selector = selectors.DefaultSelector()
     selector.register(0, selectors.EVENT_READ)
     memory = _SharedMemory()
@@ -117,25 +118,17 @@ def _remove(paths: str) -> None:
         time.sleep(_LOOK_SECONDS)
 
 
-def _usual_signals() -> None:
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)
-
-
 def _reap(child: subprocess.Popen) -> None:
     """Wait for what has ended, so that no zombies stay: the command, and orphans, which became children of this one."""
-    child.poll()
-    while True:
-        try:
+    with contextlib.suppress(ChildProcessError):
+        while True:
             found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-        except ChildProcessError:
-            return
-        if found is None:
-            return
-        if found.si_pid == child.pid:
-            child.poll()
-        else:
-            os.waitpid(found.si_pid, os.WNOHANG)
+            if found is None:
+                return
+            if found.si_pid == child.pid:
+                child.poll()
+            else:
+                os.waitpid(found.si_pid, os.WNOHANG)
 
 
 if __name__ == "__main__":

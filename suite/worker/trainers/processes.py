@@ -2,8 +2,11 @@
 
 import os
 import threading
+import time
 from contextlib import suppress
 from typing import Any, Dict, List, Optional, Set
+
+from suite.worker.process import read_text
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _RESET_PEAK = b"5"  # proc(5), /proc/pid/clear_refs
@@ -43,7 +46,8 @@ class Processes:
     def cpu_seconds(self) -> float:
         """Processor time that all of them have taken since they were first seen here, those that ended too."""
         self.refresh()
-        now = {pid: seconds for pid, seconds in ((pid, _cpu_seconds(pid)) for pid in self._pids) if seconds is not None}
+        found = {pid: _stat(pid) for pid in self._pids}
+        now = {pid: (int(fields[11]) + int(fields[12])) / _TICKS for pid, fields in found.items() if fields}
         self._ended_seconds += sum(seconds for pid, seconds in self._seconds.items() if pid not in now)
         self._seconds = now
         return self._ended_seconds + sum(now.values())
@@ -56,7 +60,7 @@ class Processes:
 
     def peak_resident_bytes(self) -> int:
         """Sum of the peak resident sets since the last reset; pages that processes share count in each."""
-        return sum(filter(None, map(_peak, self._pids)))
+        return sum(map(_peak, self._pids))
 
 
 class NodeMemory:
@@ -109,8 +113,8 @@ class NodeMemory:
             self._used = max(used, self._used or 0)
 
     def _sample(self) -> None:
-        pause = threading.Event()
-        while not pause.wait(_SAMPLE_SECONDS):
+        while True:
+            time.sleep(_SAMPLE_SECONDS)
             self._note()
 
 
@@ -121,12 +125,11 @@ def kill_below(pid: int) -> Set[int]:
         left = [each for each in below(pid) if _stat(each)[:1] not in ([], ["Z"])]
         if not left:
             break
-        for each in left:
-            files |= _shared_memory(each)
+        files.update(*map(_shared_memory, left))
         for each in left:
             with suppress(ProcessLookupError):
                 os.kill(each, 9)
-        threading.Event().wait(0.05)
+        time.sleep(0.05)
     return files
 
 
@@ -137,32 +140,17 @@ def shared_memory_below(pid: int) -> Set[int]:
 
 def _stat(pid: int) -> List[str]:
     """Fields of /proc/pid/stat from the state on (proc(5), field 3); empty for a process that is gone."""
-    try:
-        with open("/proc/{}/stat".format(pid), "rb") as file:
-            return file.read().rpartition(b")")[2].decode().split()
-    except OSError:
-        return []
+    return (read_text("/proc/{}/stat".format(pid)) or "").rpartition(")")[2].split()
 
 
-def _cpu_seconds(pid: int) -> Optional[float]:
-    fields = _stat(pid)
-    return (int(fields[11]) + int(fields[12])) / _TICKS if fields else None
-
-
-def _peak(pid: int) -> Optional[int]:
-    try:
-        with open("/proc/{}/status".format(pid), "rb") as file:
-            text = file.read()
-    except OSError:
-        return None
-    return int(text.split(b"\nVmHWM:", 1)[1].split(None, 1)[0]) * 1024 if b"\nVmHWM:" in text else None
+def _peak(pid: int) -> int:
+    """0 of a process that is gone, or a zombie."""
+    text = read_text("/proc/{}/status".format(pid)) or ""
+    return int(text.split("\nVmHWM:", 1)[1].split(None, 1)[0]) * 1024 if "\nVmHWM:" in text else 0
 
 
 def _shared_memory(pid: int) -> Set[int]:
     """Files of /dev/shm in the maps of a process (proc(5)). By inode, because a semaphore is mapped before it has the
     name under which it stays."""
-    try:
-        with open("/proc/{}/maps".format(pid)) as file:
-            return {int(line.split()[4]) for line in file if " /dev/shm/" in line}
-    except OSError:
-        return set()
+    lines = (read_text("/proc/{}/maps".format(pid)) or "").splitlines()
+    return {int(line.split()[4]) for line in lines if " /dev/shm/" in line}
