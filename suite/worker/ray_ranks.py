@@ -187,16 +187,17 @@ def _follow(ray: Any, actors: List[Any], wanted: Wanted, deadline: float) -> Lis
                 waiting[actors[rank].output.remote(_ASK_SECONDS)] = rank
             else:
                 ended.append(Ended(rank, rank % wanted.ranks_per_node, code))
-        left = sorted(waiting.values())
-        now = time.monotonic()
-        if ending is None and left and (now > deadline or any(each.code for each in ended)):
+        now, number = time.monotonic(), None
+        if ending is None and waiting and (now > deadline or any(each.code for each in ended)):
             if now > deadline:
                 _print("the ranks are ended: {:.0f} s are over\n".format(wanted.limit_seconds).encode())
-            ending = now + _END_SECONDS
-            _signal(actors, left, signal.SIGTERM)
+            number = signal.SIGTERM
         elif ending is not None and now > ending:
-            _signal(actors, left, signal.SIGKILL)
+            number = signal.SIGKILL
+        if number is not None:
             ending = now + _END_SECONDS
+            for rank in waiting.values():
+                actors[rank].end.remote(int(number))
     return ended
 
 
@@ -208,11 +209,6 @@ def _answer(ray: Any, reference: Any, rank: int) -> Tuple[List[bytes], Optional[
     except ray.exceptions.RayError as error:
         text = "the actor of rank {} is gone: {}\n".format(rank, " ".join(str(error).split())[:500])
         return [text.encode()], -int(signal.SIGKILL)
-
-
-def _signal(actors: List[Any], ranks: List[int], number: int) -> None:
-    for rank in ranks:
-        actors[rank].end.remote(int(number))
 
 
 def _print(line: bytes) -> None:

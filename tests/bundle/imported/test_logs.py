@@ -11,7 +11,7 @@ from suite.bundle.imported.record import MARK, Import, ImportedRecord, Told
 from suite.bundle.imported.steps import UnusableLog, read_steps
 from suite.bundle.imported.store import log_facts
 from suite.bundle.imported.timers import NAMES, OWN, WHOLE, WITHIN, Tool
-from suite.worker.trainers.nemo_rl.timers import TIMERS
+from suite.worker.trainers.nemo_rl.logged import TIMERS
 from tests.bundle.imported.made import PRINTED, TOLD, nemo_console, nemo_tracker, verl_console, verl_tracker
 
 

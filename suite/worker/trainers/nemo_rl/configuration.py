@@ -5,9 +5,8 @@ the image reads it.
 """
 
 from collections import defaultdict
-from functools import lru_cache
 from itertools import count
-from typing import Any, DefaultDict, Dict, Iterator, Tuple
+from typing import Any, DefaultDict, Dict, Iterator
 
 from suite.worker.asked import draw_prompts, scores_of_all
 from suite.worker.manifest import adamw, asked_iterations
@@ -55,7 +54,7 @@ def configuration(manifest: Dict[str, Any], folder: str, base: str) -> Dict[str,
             },
             "default": None,
         },
-        "env": {REGISTERED: {"manifest": folder + "/manifest.json"}},
+        "env": {REGISTERED: {}},
         "logger": {"log_dir": folder + "/logs", "monitor_gpus": False},
         "cluster": {"gpus_per_node": manifest["layout"]["devices_per_node"], "num_nodes": 1},
     }
@@ -97,23 +96,23 @@ CHAT_TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% if not 
 
 
 def prompts(manifest: Dict[str, Any]) -> Iterator[Dict[str, Any]]:
-    """Every prompt of the run in order: ``iteration``, ``number`` of its first sample in that, ``tokens``."""
+    """Every prompt of the run in order: its ``number``, ``tokens``, and the ``scores`` of its samples."""
     from suite.worker.trainers.drawn_model import ordinary
 
-    group, vocab = manifest["workload"].get("group", 1), manifest["size"]["vocab"]
+    group, vocab, numbers = manifest["workload"].get("group", 1), manifest["size"]["vocab"], count()
     for iteration in range(asked_iterations(manifest)):
-        for place, row in enumerate(ordinary(draw_prompts(manifest, iteration)[::group], vocab).tolist()):
-            yield {"iteration": iteration, "number": place * group, "tokens": row}
+        rows = ordinary(draw_prompts(manifest, iteration)[::group], vocab).tolist()
+        for row, scores in zip(rows, scores_of_all(manifest, iteration).view(-1, group).tolist()):
+            yield {"number": next(numbers), "tokens": row, "scores": scores}
 
 
 class Rewards:
     """The manifest's score of each sample, whatever was generated. The samples of a prompt are told apart by the order
     in which they are asked for, so that a group has its scores, but which of them has which is the order of arrival."""
 
-    def __init__(self, manifest: Dict[str, Any]) -> None:
-        self._scores = lru_cache(maxsize=None)(lambda iteration: scores_of_all(manifest, iteration).tolist())
-        self._asked: DefaultDict[Tuple[int, int], Iterator[int]] = defaultdict(count)
+    def __init__(self) -> None:
+        self._asked: DefaultDict[int, Iterator[int]] = defaultdict(count)
 
-    def next(self, iteration: int, number: int) -> float:
-        """Of the next sample of the prompt whose first sample has this number in its iteration."""
-        return float(self._scores(iteration)[number + next(self._asked[iteration, number])])
+    def next(self, prompt: Dict[str, Any]) -> float:
+        """Of the next sample of one of ``prompts``."""
+        return float(prompt["scores"][next(self._asked[prompt["number"]])])

@@ -1,27 +1,27 @@
-"""A trainer that times itself: its program, the steps that it logs, and the clock by which all ranks tell them."""
+"""The step log of NeMo-RL (v0.7.0, nemo_rl/algorithms/grpo.py): its steps, their counts, and the timers by which a
+step's seconds become phases.
+
+What each timer holds and waits for, the table of docs/trainers/nemo-rl.md says.
+"""
 
 import json
 import math
 import os
-import subprocess
-import sys
 from dataclasses import dataclass
-from typing import Any, Dict, Iterator, Mapping, Optional, Sequence
+from typing import Any, Dict, Iterator, Mapping, NamedTuple, Optional
 
 from suite.worker.asked import expected_counts
 from suite.worker.rank import ConfigError
-from suite.worker.recorder import Recorder
-from suite.worker.trainers.clock import PhaseClock
-from suite.worker.trainers.led import LeadingClock, led
-from suite.worker.trainers.scratch import Guarded
 
-#: Of events whose seconds and counts are from the trainer's own log.
-SOURCE = "trainer"
 #: Counts of an iteration's event that no log has.
 _UNKNOWN = ("padded_tokens", "optimizer_steps", "trainable_parameters", "total_parameters")
 #: Means of many samples are logged as floats of 32 bits.
 _ROUNDING = 1e-5
-_LAST_BYTES = 400
+#: Beside the phases: the timer of the whole step, and timers that lie within another.
+WHOLE, WITHIN = "whole", "within"
+#: Timers are read one after the other, so that parts may add up to a little more than the whole.
+_SLACK_SHARE, _SLACK_SECONDS = 0.01, 0.001
+_PREFIX = "timing/train/"
 
 
 @dataclass(frozen=True)
@@ -78,65 +78,63 @@ def check_counts(step: LoggedStep, manifest: Dict[str, Any]) -> Dict[str, Option
     return {**dict.fromkeys(_UNKNOWN), **{name: asked[name] for name in logged}}
 
 
-class ToldClock(PhaseClock):
-    """The ranks of one run do each of these together. No phase is opened or closed: the log tells of whole iterations,
-    and so does the memory that was sampled meanwhile."""
+class Timer(NamedTuple):
+    """``phase``: of the suite's phases the one that it is part of; ``whole`` or ``within`` (another timer, and so in no
+    sum); null: NeMo-RL's own work, which stays in ``other``. ``required``: every step has it."""
 
-    def begin(self, iteration: int) -> None:
-        """From here on the trainer is at work on this iteration, until ``tell``."""
-        PhaseClock.begin(self, iteration)
-        self._memory.reset()
-
-    def beat(self) -> None:
-        self.meet()
-        PhaseClock.beat(self)
-
-    def tell(self, seconds: float, phases: Dict[str, float], counts: Any, stats: Any, **optional: Any) -> None:
-        """The iteration is over. Null counts are what the log does not tell."""
-        Recorder.stop(self)
-        self._seconds = seconds
-        here: Dict[str, Any] = {"iteration": self._progress.iteration}
-        for name, taken in phases.items():
-            self._log.emit("phase", phase=name, seconds=taken, wait_seconds=0.0, source=SOURCE, **here)
-        self._memory.refresh()
-        self._log.emit("memory", phase="other", **here, **self._memory.peaks())
-        Recorder.finish(self, counts, stats, source=SOURCE, **optional)
+    phase: Optional[str]
+    required: bool = True
+    detail: Optional[str] = None
 
 
-class LeadingToldClock(LeadingClock, ToldClock):
-    """Rank 0's: what it does, all ranks do."""
+TIMERS = {
+    _PREFIX + "total_step_time": Timer(WHOLE),
+    _PREFIX + "data_processing": Timer(None),
+    _PREFIX + "prepare_for_generation/total": Timer("sync"),
+    _PREFIX + "prepare_for_generation/transfer_and_update_weights": Timer(WITHIN, False, "sync/transfer"),
+    _PREFIX + "generation": Timer("generate"),
+    _PREFIX + "reward_calculation": Timer("reward"),
+    _PREFIX + "logprob_inference_prep": Timer("score", False, "score/prepare"),
+    _PREFIX + "policy_and_reference_logprobs": Timer("score"),
+    _PREFIX + "advantage_calculation": Timer("reward"),
+    _PREFIX + "training_prep": Timer("train", True, "train/prepare"),
+    _PREFIX + "policy_training": Timer("train"),
+}
 
-    beat, tell = map(led, ("beat", "tell"))
+
+class Timed(NamedTuple):
+    """The seconds of one step: the whole, by phase, and by ``phase/part``."""
+
+    seconds: float
+    phases: Dict[str, float]
+    details: Dict[str, float]
 
 
-class Child:
-    """The trainer's program with all the processes that it starts, below a guardian, which ends them with the rank and
-    removes ``folder``. ``pid`` is the guardian's."""
+def time_step(step: LoggedStep) -> Timed:
+    """The step's seconds by NeMo-RL's own timers.
 
-    def __init__(self, argv: Sequence[str], environment: Dict[str, str], folder: str) -> None:
-        path = os.path.join(folder, "output")
-        with open(path, "wb") as output:
-            guardian = Guarded(folder, argv, env=environment, stdout=subprocess.PIPE, stderr=output)
-        self._output = open(path, "rb")  # noqa: SIM115 - open as long as the run
-        self.pid, self.close, self._process = guardian.pid, guardian.close, guardian.process
-        os.set_blocking(self._process.stdout.fileno(), False)
-        self._last = b""
-        self._ended_well = False
-
-    def copy_output(self) -> bool:
-        """Put what it has printed meanwhile on this rank's standard error; whether that was anything."""
-        data = self._output.read()
-        self._last = (self._last + data)[-_LAST_BYTES:]
-        sys.stderr.buffer.write(data)
-        sys.stderr.flush()
-        return bool(data)
-
-    def exit_code(self) -> Optional[int]:
-        """Of the program; None while it runs. The guardian says so when it has ended well, and ends itself where it has
-        not."""
-        self._ended_well = self._ended_well or bool(self._process.stdout.read())
-        return 0 if self._ended_well else self._process.poll()
-
-    def last_line(self) -> str:
-        self.copy_output()
-        return self._last.decode("utf-8", "replace").rstrip().rpartition("\n")[2].strip()
+    Raises ConfigError for a timer that is missing, not finite or negative, and for parts longer than the whole.
+    """
+    missing = [name for name, timer in TIMERS.items() if timer.required and name not in step.values]
+    if missing:
+        raise ConfigError(
+            "step {} of the log has no {}: a version that logs by other names?".format(step.number, ", ".join(missing))
+        )
+    phases: Dict[Optional[str], float] = {}
+    details: Dict[str, float] = {}
+    for name in filter(TIMERS.__contains__, step.values):
+        timer, seconds = TIMERS[name], step.values[name]
+        if seconds is None or seconds < 0:
+            raise ConfigError("step {} of the log took {} in {}".format(step.number, seconds, name))
+        phases[timer.phase] = phases.get(timer.phase, 0.0) + seconds
+        if timer.detail is not None:
+            details[timer.detail] = seconds
+    whole = phases.pop(WHOLE)
+    for no_phase in (WITHIN, None):
+        phases.pop(no_phase, None)
+    parts = math.fsum(phases.values())
+    if whole <= 0 or parts > whole * (1 + _SLACK_SHARE) + _SLACK_SECONDS:
+        raise ConfigError(
+            "the phases of step {} of the log take {:.6g} s, the step {:.6g} s".format(step.number, parts, whole)
+        )
+    return Timed(whole, phases, details)

@@ -2,29 +2,96 @@
 
 import json
 import os
+import subprocess
 import sys
 import tempfile
 import time
 from types import SimpleNamespace
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, Dict, Iterator, List, Optional, Sequence
 
 import torch
 
 from suite.worker.rank import LAUNCH_VARIABLES
-from suite.worker.trainers.clock import NullClock
-from suite.worker.trainers.led import LedTrainer
-from suite.worker.trainers.nemo_rl import logged
+from suite.worker.recorder import Recorder
+from suite.worker.trainers.clock import NullClock, PhaseClock
+from suite.worker.trainers.led import LeadingClock, LedTrainer, led
 from suite.worker.trainers.nemo_rl.configuration import CHAT_TEMPLATE, configuration, prompts
 from suite.worker.trainers.nemo_rl.entry import LOG_VARIABLE, source_folder
-from suite.worker.trainers.nemo_rl.logged import Child, LeadingToldClock, LoggedStep, ToldClock
-from suite.worker.trainers.nemo_rl.timers import time_step
+from suite.worker.trainers.nemo_rl.logged import LoggedStep, check_counts, read_steps, time_step
 from suite.worker.trainers.processes import Processes
 from suite.worker.trainers.ray_cluster import gathered
-from suite.worker.trainers.scratch import ROOT
+from suite.worker.trainers.scratch import ROOT, Guarded
 
 _STATISTICS = {"loss": "train/loss", "gradient_norm": "train/grad_norm", "reward": "train/reward"}
+#: of events whose seconds and counts are from the trainer's own log
+SOURCE = "trainer"
+_LAST_BYTES = 400
 _POLL_SECONDS = 0.05
 _BEAT_SECONDS = 5.0
+
+
+class ToldClock(PhaseClock):
+    """The ranks of one run do each of these together. No phase is opened or closed: the log tells of whole iterations,
+    and so does the memory that was sampled meanwhile."""
+
+    def begin(self, iteration: int) -> None:
+        """From here on the trainer is at work on this iteration, until ``tell``."""
+        PhaseClock.begin(self, iteration)
+        self._memory.reset()
+
+    def beat(self) -> None:
+        self.meet()
+        PhaseClock.beat(self)
+
+    def tell(self, seconds: float, phases: Dict[str, float], counts: Any, stats: Any, **optional: Any) -> None:
+        """The iteration is over. Null counts are what the log does not tell."""
+        Recorder.stop(self)
+        self._seconds = seconds
+        here: Dict[str, Any] = {"iteration": self._progress.iteration}
+        for name, taken in phases.items():
+            self._log.emit("phase", phase=name, seconds=taken, wait_seconds=0.0, source=SOURCE, **here)
+        self._memory.refresh()
+        self._log.emit("memory", phase="other", **here, **self._memory.peaks())
+        Recorder.finish(self, counts, stats, source=SOURCE, **optional)
+
+
+class LeadingToldClock(LeadingClock, ToldClock):
+    """Rank 0's: what it does, all ranks do."""
+
+    beat, tell = map(led, ("beat", "tell"))
+
+
+class Child:
+    """The trainer's program with all the processes that it starts, below a guardian, which ends them with the rank and
+    removes ``folder``. ``pid`` is the guardian's."""
+
+    def __init__(self, argv: Sequence[str], environment: Dict[str, str], folder: str) -> None:
+        path = os.path.join(folder, "output")
+        with open(path, "wb") as output:
+            guardian = Guarded(folder, argv, env=environment, stdout=subprocess.PIPE, stderr=output)
+        self._output = open(path, "rb")  # noqa: SIM115 - open as long as the run
+        self.pid, self.close, self._process = guardian.pid, guardian.close, guardian.process
+        os.set_blocking(self._process.stdout.fileno(), False)
+        self._last = b""
+        self._ended_well = False
+
+    def copy_output(self) -> bool:
+        """Put what it has printed meanwhile on this rank's standard error; whether that was anything."""
+        data = self._output.read()
+        self._last = (self._last + data)[-_LAST_BYTES:]
+        sys.stderr.buffer.write(data)
+        sys.stderr.flush()
+        return bool(data)
+
+    def exit_code(self) -> Optional[int]:
+        """Of the program; None while it runs. The guardian says so when it has ended well, and ends itself where it has
+        not."""
+        self._ended_well = self._ended_well or bool(self._process.stdout.read())
+        return 0 if self._ended_well else self._process.poll()
+
+    def last_line(self) -> str:
+        self.copy_output()
+        return self._last.decode("utf-8", "replace").rstrip().rpartition("\n")[2].strip()
 
 
 class NemoRlTrainer(LedTrainer):
@@ -60,11 +127,11 @@ class NemoRlTrainer(LedTrainer):
     def lead(self, clock: NullClock, iterations: int) -> None:
         """See ``LedTrainer``. Raises ConfigError for a log that cannot be trusted, RuntimeError where it ends early."""
         assert isinstance(clock, LeadingToldClock), "rank 0 leads"
-        steps = logged.read_steps(os.path.join(self._folder, "steps.jsonl"))
+        steps = read_steps(os.path.join(self._folder, "steps.jsonl"))
         for done in range(iterations):
             clock.begin(done)
             step = self._next(steps, clock, "after {} of {} steps".format(done, iterations))
-            timed, counts = time_step(step), logged.check_counts(step, self.manifest)
+            timed, counts = time_step(step), check_counts(step, self.manifest)
             stats = {name: step.values.get(theirs) for name, theirs in _STATISTICS.items()}
             clock.tell(timed.seconds, timed.phases, counts, stats, details=timed.details)
 
@@ -92,9 +159,6 @@ class NemoRlTrainer(LedTrainer):
         self._folder = folder = tempfile.mkdtemp(prefix="nemo-rl-")
         size, seed = self.manifest["size"], self.manifest["measure"]["seed"]
         write_model(os.path.join(folder, "model"), size, seed, torch.bfloat16, chat_template=CHAT_TEMPLATE)
-        # the environment that scores samples reads it
-        with open(os.path.join(folder, "manifest.json"), "w", encoding="utf-8") as file:
-            json.dump(self.manifest, file)
         # without what is of this run's ranks, and not of the trainer's own
         environment = {name: value for name, value in os.environ.items() if name not in LAUNCH_VARIABLES}
         environment[LOG_VARIABLE] = os.path.join(folder, "steps.jsonl")

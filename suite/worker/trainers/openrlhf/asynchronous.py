@@ -8,6 +8,7 @@ import os
 import queue
 import time
 from bisect import bisect_right
+from collections import Counter
 from types import SimpleNamespace
 from typing import Any, Callable, Dict, List, Tuple
 
@@ -134,22 +135,17 @@ class Periods:
         generated = read_times(self._path, ended)
         generating = busy_seconds(generated + self._received[-2:], self._began, ended)
         training = busy_seconds([(self._stepped, ended)], self._began, ended) - (self._had_lock - self._asked_lock)
+        busy = {"generation": generating, "training": max(0.0, training)}
         return {
             "publication": len(self._publications),
             "staleness": self._staleness(generated),
-            "roles": {"generation": self._role("generation", generating), "training": self._role("training", training)},
+            "roles": {
+                name: {"ranks": ranks, "busy_seconds": busy[name] * ranks} for name, ranks in self._ranks.items()
+            },
         }
-
-    def _role(self, name: str, seconds: float) -> Dict[str, Any]:
-        ranks = self._ranks[name]
-        return {"ranks": ranks, "busy_seconds": max(0.0, seconds) * ranks}
 
     def _staleness(self, generated: List[Interval]) -> Dict[str, int]:
         """Samples by how many publications their weights were behind those that were trained on them."""
         trained = len(self._publications) - 1
-        found: Dict[str, int] = {}
-        for sample in self._batch:
-            began, _ = generated[Label.read(sample.labels[0]).batch]
-            age = str(trained - bisect_right(self._publications, began))
-            found[age] = found.get(age, 0) + 1
-        return found
+        began = [generated[Label.read(sample.labels[0]).batch][0] for sample in self._batch]
+        return Counter(str(trained - bisect_right(self._publications, each)) for each in began)

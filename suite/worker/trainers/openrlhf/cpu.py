@@ -10,7 +10,7 @@ import types
 from functools import partial
 from importlib.abc import MetaPathFinder
 from importlib.machinery import PathFinder
-from typing import Any, Callable, Dict, NamedTuple
+from typing import Any, Callable, Dict, Tuple
 
 from suite.worker.vllm_common import plain_linear
 
@@ -18,39 +18,24 @@ from suite.worker.vllm_common import plain_linear
 PRECISION_VARIABLE = "SUITE_OPENRLHF_PRECISION"
 #: is given a module that is empty still, and what runs its own code
 Change = Callable[[Any, Callable[[], None]], None]
+#: by module, in the order in which a run's notes list them: a name, and what is done, whose docstring says why
+PATCHES: Dict[str, Tuple[str, Change]] = {}
 
 
-class Patch(NamedTuple):
-    name: str
-    reason: str
-    change: Change
-
-
-#: by module, in the order in which a run's notes list them
-PATCHES: Dict[str, Patch] = {}
-
-
-def patch(name: str, module: str, reason: str) -> Callable[[Change], None]:
-    return lambda change: PATCHES.update({module: Patch(name, reason, change)})
+def patch(name: str, module: str) -> Callable[[Change], None]:
+    return lambda change: PATCHES.update({module: (name, change)})
 
 
 _FLASH_ATTENTION = ("flash_attn", "flash_attn.bert_padding", "flash_attn.utils", "flash_attn.utils.distributed")
+#: functions that only packing and ring attention call; here None, which cannot be called
+_OF_FLASH_ATTENTION = ("index_first_axis", "pad_input", "rearrange", "unpad_input", "all_gather")
 
 
-@patch(
-    "flash-attn",
-    "openrlhf.models.ring_attn_utils",
-    "OpenRLHF imports flash-attn, which is for GPUs: stand-ins that raise when called",
-)
+@patch("flash-attn", "openrlhf.models.ring_attn_utils")
 def _lend_flash_attention(module: Any, run: Callable[[], None]) -> None:
-    """For this import alone: others would take it for the real one."""
-
-    def missing(*_arguments: Any, **_options: Any) -> None:
-        raise RuntimeError("flash-attn is not there on a CPU: neither packing nor ring attention can be used")
-
-    lent = types.ModuleType("flash_attn")
-    names = ("index_first_axis", "pad_input", "rearrange", "unpad_input", "all_gather")
-    vars(lent).update(dict.fromkeys(names, missing))
+    """OpenRLHF imports flash-attn, which is for GPUs: stand-ins that raise when called"""
+    # for this import alone: others would take it for the real one
+    lent = types.SimpleNamespace(**dict.fromkeys(_OF_FLASH_ATTENTION))
     sys.modules.update(dict.fromkeys(_FLASH_ATTENTION, lent))
     run()
     for name in _FLASH_ATTENTION:
@@ -67,12 +52,9 @@ class _Cpu(str):
         return "0"
 
 
-@patch(
-    "cuda-calls",
-    "openrlhf.utils.deepspeed.deepspeed_utils",
-    "torch.cuda's set_device, synchronize, current_stream and current_device answer for the CPU",
-)
+@patch("cuda-calls", "openrlhf.utils.deepspeed.deepspeed_utils")
 def _no_cuda(module: Any, run: Callable[[], None]) -> None:
+    """torch.cuda's set_device, synchronize, current_stream and current_device answer for the CPU"""
     import torch
 
     def nothing(*_arguments: Any, **_options: Any) -> None:
@@ -83,12 +65,9 @@ def _no_cuda(module: Any, run: Callable[[], None]) -> None:
     torch.cuda.current_device = lambda: _Cpu("cpu")
 
 
-@patch(
-    "cpu-mesh-and-adam",
-    "openrlhf.utils.deepspeed.deepspeed",
-    "its device mesh is of CPUs, and DeepSpeed takes torch's AdamW, where its own would be compiled first",
-)
+@patch("cpu-mesh-and-adam", "openrlhf.utils.deepspeed.deepspeed")
 def _mesh_of_cpus(module: Any, run: Callable[[], None]) -> None:
+    """its device mesh is of CPUs, and DeepSpeed takes torch's AdamW, where its own would be compiled first"""
     from suite.worker.trainers.iteration import after
 
     run()
@@ -108,12 +87,9 @@ def _is_fp32() -> bool:
     return os.environ.get(PRECISION_VARIABLE) == "fp32"
 
 
-@patch(
-    "fp32-weights",
-    "openrlhf.utils.utils",
-    "OpenRLHF trains in 16 bit alone; in a run in fp32 its models and DeepSpeed keep fp32",
-)
+@patch("fp32-weights", "openrlhf.utils.utils")
 def _whole_weights(module: Any, run: Callable[[], None]) -> None:
+    """OpenRLHF trains in 16 bit alone; in a run in fp32 its models and DeepSpeed keep fp32"""
     import torch
 
     run()
@@ -121,31 +97,27 @@ def _whole_weights(module: Any, run: Callable[[], None]) -> None:
     module.convert_to_torch_dtype = lambda name: torch.float32 if _is_fp32() else as_16_bit(name)
 
 
-@patch(
-    "fp32-rollouts",
-    "vllm.engine.arg_utils",
-    "OpenRLHF gives vLLM 16 bit alone; in a run in fp32 it is told fp32",
-)
+@patch("fp32-rollouts", "vllm.engine.arg_utils")
 def _whole_rollouts(module: Any, run: Callable[[], None]) -> None:
-    from suite.worker.trainers.iteration import before
-
+    """OpenRLHF gives vLLM 16 bit alone; in a run in fp32 it is told fp32"""
     run()
     if _is_fp32():
+        from suite.worker.trainers.iteration import before
+
         before(module.EngineArgs, "create_model_config", lambda asked: setattr(asked, "dtype", "float32"))
 
 
-@patch(
-    "no-shared-memory-operator",
-    "deepspeed.comm.torch",
-    "DeepSpeed's shared-memory all-reduce is not compiled: gloo is used",
-)
+@patch("no-shared-memory-operator", "deepspeed.comm.torch")
 def _no_shared_memory(module: Any, run: Callable[[], None]) -> None:
+    """DeepSpeed's shared-memory all-reduce is not compiled: gloo is used"""
     run()
     module.build_shm_op = lambda: None
 
 
-@patch("gloo-group", "openrlhf.utils.distributed_util", "weights go to vLLM over gloo in the place of NCCL")
+@patch("gloo-group", "openrlhf.utils.distributed_util")
 def _group_over_gloo(module: Any, run: Callable[[], None]) -> None:
+    """weights go to vLLM over gloo in the place of NCCL"""
+
     def join(master_address: str, master_port: int, rank: int, world_size: int, device: Any) -> Any:
         """What is asked of vLLM's NCCL communicator: one tensor to everybody, from the training engine's first rank."""
         from vllm.distributed.utils import stateless_init_torch_distributed_process_group as join_group
@@ -159,12 +131,10 @@ def _group_over_gloo(module: Any, run: Callable[[], None]) -> None:
     module.stateless_init_process_group = join
 
 
-@patch(
-    "weights-in-host-memory",
-    "openrlhf.trainer.ray.vllm_worker_wrap",
-    "vLLM's worker receives weights in host memory",
-)
+@patch("weights-in-host-memory", "openrlhf.trainer.ray.vllm_worker_wrap")
 def _weights_in_host_memory(module: Any, run: Callable[[], None]) -> None:
+    """vLLM's worker receives weights in host memory"""
+
     def update_weight(self: Any, name: str, dtype: Any, shape: Any, empty_cache: bool = False) -> None:
         import torch
 
@@ -177,21 +147,14 @@ def _weights_in_host_memory(module: Any, run: Callable[[], None]) -> None:
     module.WorkerWrap.update_weight = update_weight
 
 
-@patch(
-    "no-compiler",
-    "vllm.env_override",
-    "vLLM's changes to torch's compiler are not loaded: nothing is compiled, and every process starts sooner",
-)
+@patch("no-compiler", "vllm.env_override")
 def _no_compiler(module: Any, run: Callable[[], None]) -> None:
-    """Its code does not run."""
+    """vLLM's changes to torch's compiler are not loaded: nothing is compiled, and every process starts sooner"""
 
 
-@patch(
-    "plain-linear",
-    "vllm.model_executor.layers.utils",
-    "vLLM's linear layers keep their weights, so that new ones can be written",
-)
+@patch("plain-linear", "vllm.model_executor.layers.utils")
 def _plain_linear(module: Any, run: Callable[[], None]) -> None:
+    """vLLM's linear layers keep their weights, so that new ones can be written"""
     run()
     module.dispatch_cpu_unquantized_gemm = plain_linear
 
@@ -204,7 +167,7 @@ class Finder(MetaPathFinder):
         if spec is not None:
             loader: Any = spec.loader
             execute = loader.exec_module
-            loader.exec_module = lambda module: PATCHES[name].change(module, partial(execute, module))
+            loader.exec_module = lambda module: PATCHES[name][1](module, partial(execute, module))
         return spec
 
 

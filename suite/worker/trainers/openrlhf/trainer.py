@@ -30,11 +30,11 @@ class OpenRlhfTrainer(LedTrainer):
     imports = ("openrlhf.cli.train_ppo_ray", "openrlhf.trainer.ray.vllm_engine", "openrlhf.trainer.ppo_trainer_async")
 
     def check(self) -> None:
-        manifest = self.manifest
-        if manifest["measure"]["device"] == "cpu":
-            os.environ[cpu.PRECISION_VARIABLE] = manifest["measure"]["precision"]
-            os.environ["OMP_NUM_THREADS"] = str(manifest["measure"]["threads_per_rank"])
-            os.environ[CACHE_VARIABLE] = str(options.cache_gib(manifest))
+        measure = self.manifest["measure"]
+        if measure["device"] == "cpu":
+            os.environ[cpu.PRECISION_VARIABLE] = measure["precision"]
+            os.environ["OMP_NUM_THREADS"] = str(measure["threads_per_rank"])
+            os.environ[CACHE_VARIABLE] = str(options.cache_gib(self.manifest))
 
     def build(self) -> None:
         manifest, folder = self.manifest, self.cluster.folder

@@ -56,5 +56,5 @@ def notes(manifest: Dict[str, Any]) -> Iterator[str]:
         )
     if manifest["measure"]["device"] == "cpu":
         yield "Ray's workers map no tensors read-only (RAY_ENABLE_ZERO_COPY_TORCH_TENSORS=0), and vLLM compiles nothing"
-        for patch in cpu.PATCHES.values():
-            yield "CPU patch {}: {}".format(patch.name, patch.reason)
+        for name, change in cpu.PATCHES.values():
+            yield "CPU patch {}: {}".format(name, change.__doc__)

@@ -278,7 +278,7 @@ def test_a_module_is_patched_after_its_own_code_ran(tmp_path, monkeypatch):
         run()
         module.value += 1
 
-    monkeypatch.setitem(cpu.PATCHES, "patched_one", cpu.Patch("p", "because", change))
+    monkeypatch.setitem(cpu.PATCHES, "patched_one", ("p", change))
     monkeypatch.setattr(sys, "meta_path", [cpu.Finder(), *sys.meta_path])
     monkeypatch.setattr(sys, "lent", 0, raising=False)
     assert importlib.import_module("patched_one").value == 42
