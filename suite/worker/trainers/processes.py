@@ -83,7 +83,8 @@ class NodeMemory:
     def reset(self) -> None:
         if self._processes is not None and self._resets:
             self._processes.reset_peaks()
-        self._used = self._used_now()
+        self._used = None
+        self._note()
 
     def refresh(self) -> None:
         if self._processes is not None:
@@ -104,11 +105,8 @@ class NodeMemory:
             "allocation_retries": None,
         }
 
-    def _used_now(self) -> Optional[int]:
-        return None if self._gpu is None else self._gpu.used_bytes()
-
     def _note(self) -> None:
-        used = self._used_now()
+        used = None if self._gpu is None else self._gpu.used_bytes()
         if used is not None:
             self._used = max(used, self._used or 0)
 

@@ -5,7 +5,8 @@ its prompt's label, so that the same file serves every run.
 """
 
 from copy import deepcopy
-from typing import Any, Dict, List, Optional
+from dataclasses import replace
+from typing import Any, Dict
 
 from openrlhf.utils.agent import SingleTurnAgentExecutor
 
@@ -29,14 +30,12 @@ class AgentExecutor(SingleTurnAgentExecutor):
         forced.ignore_eos = True
         output = await super().execute(prompt, label, forced, *arguments, **options)
         output["reward"] = output["scores"] = self._score(known, row, output)
-        output["label"] = known.of_sample(row)
+        output["label"] = replace(known, first=known.first + row).write()
         return output
 
     @staticmethod
     def _score(known: Label, row: int, output: Dict[str, Any]) -> float:
-        scores: Optional[List[float]] = known.scores
-        if scores is not None:
-            return scores[row]
+        if known.scores is not None:
+            return known.scores[row]
         first, end = output["action_ranges"][0]
-        below = sum(token < known.threshold for token in output["observation_tokens"][first:end])
-        return below / (end - first)
+        return sum(token < known.threshold for token in output["observation_tokens"][first:end]) / (end - first)

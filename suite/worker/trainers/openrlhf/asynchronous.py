@@ -59,21 +59,20 @@ class Periods:
     def __init__(self, trainer: Any, generator: Any, state: Rounds, path: str, ranks: Dict[str, int]) -> None:
         """``ranks``: devices by role; ``path``: what the generator writes."""
         self._state, self._path, self._ranks = state, path, ranks
-        self._trainer, self._generator = trainer, generator
+        self._generator = generator
         self._publications: List[float] = []  # when each ended, before the lock was given back
         self._received: List[Interval] = []  # when vLLM was given weights
         self._batch: List[Any] = []
         self._batches = 0
         self._asked_lock = self._had_lock = self._stepped = self._began = 0.0
-        self._hook()
+        self._hook(trainer, state)
 
     def start(self, clock: NullClock) -> None:
         """Have batches generated, as ``PPOTrainerAsync.fit`` does without a checkpoint (:342)."""
         self._clock = clock
         self._running = self._generator.fit.remote(episode=0, total_consumed_prompts=0)
 
-    def _hook(self) -> None:
-        trainer, state = self._trainer, self._state
+    def _hook(self, trainer: Any, state: Rounds) -> None:
         publish, queue_get, lock = trainer.broadcast_to_vllm, trainer.rollout_queue.get, trainer.vllm_lock
 
         def taken(block: bool = True) -> Any:

@@ -1,7 +1,7 @@
 """What OpenRLHF generates and trains on, by the manifest: prompts with labels of their samples, and a count."""
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, Dict, List, Optional, Tuple
 
 import torch
@@ -45,7 +45,7 @@ class Label:
     """The samples ``first``, ``first + 1``, ... of ``batch`` (counted from 0 with the fill), one for each length.
 
     ``new_tokens``: forced, one for each sample; ``scores``: one for each, or None where a score is the share of tokens
-    below ``threshold``. In a finished sample's label there is one sample left, its own.
+    below ``threshold``. In a finished sample's label ``first`` is its own number.
     """
 
     batch: int
@@ -61,11 +61,6 @@ class Label:
     def write(self) -> str:
         return json.dumps(asdict(self))
 
-    def of_sample(self, row: int) -> str:
-        """The text of this label for its ``row``-th sample alone."""
-        scores = None if self.scores is None else [self.scores[row]]
-        return replace(self, first=self.first + row, new_tokens=[self.new_tokens[row]], scores=scores).write()
-
 
 class Count(Tally):
     """Over all ranks: the controller sees every sample."""
@@ -74,7 +69,7 @@ class Count(Tally):
         """``total`` parameters, of which ``trainable`` train."""
         super().__init__(manifest, world)
         self._manifest = manifest
-        self._parameters = (trainable, total)
+        self.parameters = (trainable, total)
 
     def take_samples(self, samples: List[Any], batch: int) -> None:
         """OpenRLHF's experiences of one sample each, before they are scored. Raises ConfigError for other samples than
@@ -96,6 +91,3 @@ class Count(Tally):
         self.optimizer_steps = actors[0]["steps"]
         self.trained_tokens = sum(each["tokens"] for each in actors)
         self.padded_tokens = sum(each["padding"] for each in actors)
-
-    def close(self) -> Dict[str, int]:
-        return self.own_counts(*self._parameters)

@@ -42,7 +42,8 @@ class Rounds(IterationState):
         """The iteration's counts, statistics and parts. ``samples``: those of this ``batch``, which were trained on."""
         self.tally.take_samples(samples, batch)
         stats = {name: self.logged.get(key) for name, key in _STATISTICS.items()}
-        self.clock.finish(self.tally.close(), finite(stats), details=self.parts, **optional)
+        counts = self.tally.own_counts(*self.tally.parameters)
+        self.clock.finish(counts, finite(stats), details=self.parts, **optional)
 
 
 def hook_experience(maker: Any, state: Rounds) -> None:
