@@ -1,12 +1,9 @@
 """``python -m suite.worker.ray_ranks``: the ranks of a run as processes on the nodes of a Ray cluster that is there.
 
-For clusters that start Ray themselves, as KubeRay does: this is the entry point of the job that they run. It starts a
-process for each device of the run, held by an actor of its own, which takes neither CPUs nor GPUs of Ray's: those are
-the trainer's. What the ranks print is printed here, line by line. Exit code 0 when all ranks end so, else 1; then a
-table says which rank ended how, in the words of torchrun.
-
-``SUITE_RANKS`` holds what to start, as JSON (``Wanted``). The ranks find Ray by ``RAY_ADDRESS`` and each other as
-torchrun would have it.
+The entry point of the job on a cluster that starts Ray itself, as KubeRay does. ``SUITE_RANKS`` holds what to start, as
+JSON (``Wanted``). An actor of its own holds each rank and takes no CPU or GPU of Ray's: those are the trainer's. What
+the ranks print is printed here, line by line. Exit code 0 when all ranks end so, else 1; then a table says which rank
+ended how.
 """
 
 import json
@@ -28,7 +25,6 @@ _NODES_SECONDS, _ASK_SECONDS, _END_SECONDS = 600.0, 2.0, 20.0
 _ANSWER_LINES = 1000
 #: what Ray marks the node with that has the head
 _HEAD = "node:__internal_head__"
-_FIRST, _OTHERS = "Root Cause (first observed failure):", "Failures:"
 
 
 class Wanted(NamedTuple):
@@ -136,12 +132,8 @@ def variables(rank: int, wanted: Wanted, address: str, port: int, ray_address: s
 
 def table(failed: List[Ended]) -> str:
     """Which rank ended how, the first to fail last, spelt as torchrun spells it, so that one reader reads both."""
-    lines = [_OTHERS]
-    for number, each in enumerate(failed[1:] + failed[:1], start=1):
-        lines += [_FIRST] if number == len(failed) else []
-        lines += ["  rank      : {} (local_rank: {})".format(each.rank, each.local_rank)]
-        lines += ["  exitcode  : {}".format(each.code)]
-    return "\n".join(lines) + "\n"
+    first, *others = ["  rank      : {} (local_rank: {})\n  exitcode  : {}".format(*each) for each in failed]
+    return "\n".join(["Failures:", *others, "Root Cause (first observed failure):", first, ""])
 
 
 def _nodes(ray: Any, wanted: Wanted) -> List[Dict[str, Any]]:

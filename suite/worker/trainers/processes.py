@@ -16,18 +16,14 @@ _SAMPLE_SECONDS = 0.05
 def below(pid: int) -> List[int]:
     """Ids of all processes below this one, by the parents that the kernel tells now."""
     children: Dict[int, List[int]] = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            fields = _stat(int(name))
-            if fields:
-                children.setdefault(int(fields[1]), []).append(int(name))
-    found: List[int] = []
-    todo = [pid]
-    while todo:
-        todo_next = children.get(todo.pop(), [])
-        found += todo_next
-        todo += todo_next
-    return found
+    for each in map(int, filter(str.isdigit, os.listdir("/proc"))):
+        fields = _stat(each)
+        if fields:
+            children.setdefault(int(fields[1]), []).append(each)
+    found = [pid]
+    for each in found:  # which grows
+        found += children.get(each, ())
+    return found[1:]
 
 
 class Processes:

@@ -8,7 +8,7 @@ import json
 import math
 import os
 from dataclasses import dataclass
-from typing import Any, Dict, Iterator, Mapping, NamedTuple, Optional
+from typing import Any, Dict, Iterator, Mapping, Optional, Tuple
 
 from suite.worker.asked import expected_counts
 from suite.worker.rank import ConfigError
@@ -22,6 +22,8 @@ WHOLE, WITHIN = "whole", "within"
 #: Timers are read one after the other, so that parts may add up to a little more than the whole.
 _SLACK_SHARE, _SLACK_SECONDS = 0.01, 0.001
 _PREFIX = "timing/train/"
+_TRANSFER = _PREFIX + "prepare_for_generation/transfer_and_update_weights"
+_PREPARE_SCORE, _PREPARE_TRAIN = _PREFIX + "logprob_inference_prep", _PREFIX + "training_prep"
 
 
 @dataclass(frozen=True)
@@ -78,57 +80,42 @@ def check_counts(step: LoggedStep, manifest: Dict[str, Any]) -> Dict[str, Option
     return {**dict.fromkeys(_UNKNOWN), **{name: asked[name] for name in logged}}
 
 
-class Timer(NamedTuple):
-    """``phase``: of the suite's phases the one that it is part of; ``whole`` or ``within`` (another timer, and so in no
-    sum); null: NeMo-RL's own work, which stays in ``other``. ``required``: every step has it."""
-
-    phase: Optional[str]
-    required: bool = True
-    detail: Optional[str] = None
-
-
-TIMERS = {
-    _PREFIX + "total_step_time": Timer(WHOLE),
-    _PREFIX + "data_processing": Timer(None),
-    _PREFIX + "prepare_for_generation/total": Timer("sync"),
-    _PREFIX + "prepare_for_generation/transfer_and_update_weights": Timer(WITHIN, False, "sync/transfer"),
-    _PREFIX + "generation": Timer("generate"),
-    _PREFIX + "reward_calculation": Timer("reward"),
-    _PREFIX + "logprob_inference_prep": Timer("score", False, "score/prepare"),
-    _PREFIX + "policy_and_reference_logprobs": Timer("score"),
-    _PREFIX + "advantage_calculation": Timer("reward"),
-    _PREFIX + "training_prep": Timer("train", True, "train/prepare"),
-    _PREFIX + "policy_training": Timer("train"),
+#: The phase that each is part of; ``whole``; ``within`` another timer, and so in no sum; null: NeMo-RL's own work, in
+#: ``other``.
+TIMERS: Dict[str, Optional[str]] = {
+    _PREFIX + "total_step_time": WHOLE,
+    _PREFIX + "data_processing": None,
+    _PREFIX + "prepare_for_generation/total": "sync",
+    _TRANSFER: WITHIN,
+    _PREFIX + "generation": "generate",
+    _PREFIX + "reward_calculation": "reward",
+    _PREPARE_SCORE: "score",
+    _PREFIX + "policy_and_reference_logprobs": "score",
+    _PREFIX + "advantage_calculation": "reward",
+    _PREPARE_TRAIN: "train",
+    _PREFIX + "policy_training": "train",
 }
+_OPTIONAL = (_TRANSFER, _PREPARE_SCORE)
+#: parts of phases, as an event has them
+_DETAILS = {_TRANSFER: "sync/transfer", _PREPARE_SCORE: "score/prepare", _PREPARE_TRAIN: "train/prepare"}
 
 
-class Timed(NamedTuple):
-    """The seconds of one step: the whole, by phase, and by ``phase/part``."""
-
-    seconds: float
-    phases: Dict[str, float]
-    details: Dict[str, float]
-
-
-def time_step(step: LoggedStep) -> Timed:
-    """The step's seconds by NeMo-RL's own timers.
+def time_step(step: LoggedStep) -> Tuple[float, Dict[str, float], Dict[str, float]]:
+    """The step's seconds by NeMo-RL's own timers: the whole, by phase, and by ``phase/part``.
 
     Raises ConfigError for a timer that is missing, not finite or negative, and for parts longer than the whole.
     """
-    missing = [name for name, timer in TIMERS.items() if timer.required and name not in step.values]
+    missing = [name for name in TIMERS if name not in _OPTIONAL and name not in step.values]
     if missing:
         raise ConfigError(
             "step {} of the log has no {}: a version that logs by other names?".format(step.number, ", ".join(missing))
         )
     phases: Dict[Optional[str], float] = {}
-    details: Dict[str, float] = {}
-    for name in filter(TIMERS.__contains__, step.values):
-        timer, seconds = TIMERS[name], step.values[name]
+    taken = {name: step.values[name] for name in TIMERS if name in step.values}
+    for name, seconds in taken.items():
         if seconds is None or seconds < 0:
             raise ConfigError("step {} of the log took {} in {}".format(step.number, seconds, name))
-        phases[timer.phase] = phases.get(timer.phase, 0.0) + seconds
-        if timer.detail is not None:
-            details[timer.detail] = seconds
+        phases[TIMERS[name]] = phases.get(TIMERS[name], 0.0) + seconds
     whole = phases.pop(WHOLE)
     for no_phase in (WITHIN, None):
         phases.pop(no_phase, None)
@@ -137,4 +124,4 @@ def time_step(step: LoggedStep) -> Timed:
         raise ConfigError(
             "the phases of step {} of the log take {:.6g} s, the step {:.6g} s".format(step.number, parts, whole)
         )
-    return Timed(whole, phases, details)
+    return whole, phases, {part: taken[name] for name, part in _DETAILS.items() if name in taken}

@@ -131,9 +131,9 @@ class NemoRlTrainer(LedTrainer):
         for done in range(iterations):
             clock.begin(done)
             step = self._next(steps, clock, "after {} of {} steps".format(done, iterations))
-            timed, counts = time_step(step), check_counts(step, self.manifest)
+            (seconds, phases, details), counts = time_step(step), check_counts(step, self.manifest)
             stats = {name: step.values.get(theirs) for name, theirs in _STATISTICS.items()}
-            clock.tell(timed.seconds, timed.phases, counts, stats, details=timed.details)
+            clock.tell(seconds, phases, counts, stats, details=details)
 
     def _next(self, steps: Iterator[Optional[LoggedStep]], clock: LeadingToldClock, when: str) -> LoggedStep:
         """Wait for it, as long as the program is there; what that prints meanwhile is a sign of life."""

@@ -16,9 +16,15 @@ def work_differences(manifest: Dict[str, Any]) -> Iterator[str]:
     yield "advantages are computed by the controller, on its CPU, for all samples"
     yield "the new weights are given to vLLM at the end of an iteration, tensor by tensor"
     if learns_values(manifest):
-        yield from _critic_differences(manifest)
-    if options.kl_coefficient(manifest) == 0 and learns_values(manifest):
-        yield "there is no reference pass: OpenRLHF has no reference policy where the KL coefficient is 0"
+        if workload.get("critic") is None:
+            yield (
+                "values come from a model of its own with the policy's shape, not from a head on the policy: it is "
+                "scored and trained whole, and counted in the parameters"
+            )
+        if not manifest["layout"].get("engine_sleep"):
+            yield "policy and critic train at the same time, in processes that share the devices"
+        if options.kl_coefficient(manifest) == 0:
+            yield "there is no reference pass: OpenRLHF has no reference policy where the KL coefficient is 0"
     if workload["ppo_epochs"] > 1 or workload["optimizer_steps"] > 1:
         yield "each rank shuffles its samples by its own random numbers, not by the suite's"
     if options.staleness(manifest):
@@ -26,16 +32,6 @@ def work_differences(manifest: Dict[str, Any]) -> Iterator[str]:
             "samples are up to {} publications of weights old when they are trained on; nothing corrects for it "
             "(its importance sampling correction is off)".format(options.staleness(manifest))
         )
-
-
-def _critic_differences(manifest: Dict[str, Any]) -> Iterator[str]:
-    if manifest["workload"].get("critic") is None:
-        yield (
-            "values come from a model of its own with the policy's shape, not from a head on the policy: it is scored "
-            "and trained whole, and counted in the parameters"
-        )
-    if not manifest["layout"].get("engine_sleep"):
-        yield "policy and critic train at the same time, in processes that share the devices"
 
 
 def notes(manifest: Dict[str, Any]) -> Iterator[str]:

@@ -77,12 +77,13 @@ def test_the_log_is_read_as_it_grows_and_a_step_out_of_order_is_refused(tmp_path
 def test_four_steps_have_their_phases_within_the_whole(tmp_path: Path) -> None:
     steps = recorded_steps(tmp_path)
     assert len(steps) == 4
-    for each in map(time_step, steps):
-        assert set(each.phases) == {"sync", "generate", "reward", "score", "train"}
-        assert 0 < sum(each.phases.values()) <= each.seconds * 1.01
-        assert each.phases["generate"] >= 0.03 and each.phases["train"] >= 0.02
+    for seconds, phases, details in map(time_step, steps):
+        assert set(phases) == {"sync", "generate", "reward", "score", "train"}
+        assert 0 < sum(phases.values()) <= seconds * 1.01
+        assert phases["generate"] >= 0.03 and phases["train"] >= 0.02
+        assert details["sync/transfer"] <= phases["sync"] and details["train/prepare"] <= phases["train"]
     first = {name.rpartition("/")[2]: seconds for name, seconds in steps[0].values.items() if name.startswith("timing")}
-    trained = time_step(steps[0]).phases["train"]
+    trained = time_step(steps[0])[1]["train"]
     assert trained == first["training_prep"] + first["policy_training"], "what lies within another timer is in no sum"
 
 
