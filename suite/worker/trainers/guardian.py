@@ -10,13 +10,13 @@ import contextlib
 import ctypes
 import glob
 import os
-import selectors
+import select
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from typing import Dict, List, Set, Tuple
+from typing import List, Set, Tuple
 
 from suite.worker.trainers.processes import kill_below, shared_memory_below
 
@@ -47,12 +47,10 @@ def _keep(command: List[str]) -> int:
     """The command and all that it starts, until the rank ends."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=sys.stderr)
-    selector = selectors.DefaultSelector()
-    selector.register(0, selectors.EVENT_READ)
     memory = _SharedMemory()
     try:
         told = False
-        while not (selector.select(_LOOK_SECONDS) and os.read(0, 1) == b""):
+        while not (select.select([0], [], [], _LOOK_SECONDS)[0] and os.read(0, 1) == b""):
             _reap(child)
             memory.look()
             if child.returncode:
@@ -75,14 +73,12 @@ class _SharedMemory:
 
     def __init__(self) -> None:
         self._own: Set[Tuple[str, int]] = set()
-        self._known = _files()
-        self._looks: Dict[Tuple[str, int], int] = {}
+        self._looks = dict.fromkeys(_files(), _LOOKS_UNTIL_ASKED)
 
     def look(self) -> None:
-        self._looks = {file: self._looks.get(file, 0) + 1 for file in _files() - self._known}
-        asked = {file for file, looks in self._looks.items() if looks >= _LOOKS_UNTIL_ASKED}
+        self._looks = {file: self._looks.get(file, 0) + 1 for file in _files()}
+        asked = {file for file, looks in self._looks.items() if looks == _LOOKS_UNTIL_ASKED}
         if asked:
-            self._known |= asked
             mapped = shared_memory_below(os.getpid())
             self._own |= {file for file in asked if file[1] in mapped}
 

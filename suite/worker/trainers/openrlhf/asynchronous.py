@@ -81,9 +81,6 @@ class Periods:
             self._batch, self._batches = found[0], self._batches + 1
             return found
 
-        def step_begins(*_: Any, **__: Any) -> None:
-            self._stepped = time.monotonic()
-
         def published() -> None:
             self._asked_lock = time.monotonic()
             with state.clock.phase("sync"):
@@ -101,7 +98,7 @@ class Periods:
             return lock.release.remote()
 
         trainer.rollout_queue.get, trainer.broadcast_to_vllm = taken, published
-        before(trainer, "train_step", step_begins)
+        before(trainer, "train_step", lambda *_, **__: setattr(self, "_stepped", time.monotonic()))
         before(trainer.actor_model_group, "async_run_method", is_asked)
         trainer.vllm_lock = SimpleNamespace(acquire=lock.acquire, release=SimpleNamespace(remote=released))
 

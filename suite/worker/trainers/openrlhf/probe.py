@@ -9,18 +9,20 @@ from suite.worker.trainers.drawn_model import count_parameters
 from suite.worker.trainers.iteration import after, before
 
 Facts = Dict[str, Any]
-_NAME = "_suite_probe"
 #: parts of training, by the engine's methods
 _TIMED = (("forward", "forward"), ("backward", "backward"), ("step", "optimizer"))
 
 
 def install(actor: Any) -> Facts:
-    """Facts of the actor's engine: kind, stage, ranks, device, precision, parameters whole. One that trains is counted
-    and timed from now on."""
+    """Facts of the actor's engine: kind, stage, ranks, device, precision, kernels, parameters whole. One that trains is
+    counted and timed from now on."""
     model = next(getattr(actor, name) for name in ("actor", "critic", "model") if hasattr(actor, name))
     engine = model if hasattr(model, "zero_optimization_stage") else model.model  # OpenRLHF's ``Actor`` is around one
     if hasattr(actor, "trainer"):
-        setattr(actor, _NAME, Probe(engine, actor.trainer))
+        actor.suite_probe = Probe(engine, actor.trainer)
+    optimizer = getattr(engine, "optimizer", None)
+    below = type(getattr(optimizer, "optimizer", optimizer))  # ZeRO's
+    attention = getattr(engine.module.config, "_attn_implementation", None)
     total, trains = count_parameters(engine.module.parameters())
     weight = next(engine.module.parameters())
     return {
@@ -29,13 +31,14 @@ def install(actor: Any) -> Facts:
         "ranks": torch.distributed.get_world_size(),
         "device": weight.device.type,
         "precision": str(weight.dtype).replace("torch.", ""),
+        "kernels": "{} attention; optimizer {}.{}".format(attention, below.__module__, below.__name__),
         "total": total,
         "trains": trains,
     }
 
 
 def read(actor: Any) -> Facts:
-    return getattr(actor, _NAME).read()
+    return actor.suite_probe.read()
 
 
 class Probe:

@@ -123,6 +123,8 @@ class OpenRlhfTrainer(LedTrainer):
             asked = {**wanted, "stage": own}.items()
             facts = [(fact, value, each[fact]) for each in found for fact, value in asked]
             check_found("OpenRLHF built the {}".format(name), [("engines", ranks, len(found)), *facts])
+            if name == "actor":
+                self.notes += (found[0]["kernels"],)
             if name != "reference":
                 total, trains = total + found[0]["total"], trains + found[0]["trains"]
         return Count(self.manifest, self.world, total, trains)
