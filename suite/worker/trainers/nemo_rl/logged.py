@@ -7,8 +7,7 @@ What each timer holds and waits for, the table of docs/trainers/nemo-rl.md says.
 import json
 import math
 import os
-from dataclasses import dataclass
-from typing import Any, Dict, Iterator, Mapping, Optional, Tuple
+from typing import Any, Dict, Iterator, Optional, Tuple
 
 from suite.worker.asked import expected_counts
 from suite.worker.rank import ConfigError
@@ -26,15 +25,11 @@ _TRANSFER = _PREFIX + "prepare_for_generation/transfer_and_update_weights"
 _PREPARE_SCORE, _PREPARE_TRAIN = _PREFIX + "logprob_inference_prep", _PREFIX + "training_prep"
 
 
-@dataclass(frozen=True)
-class LoggedStep:
-    """One step as the trainer told it: its number from 1, and values by name, null where one was not finite."""
-
-    number: int
-    values: Mapping[str, Optional[float]]
+#: ``step``: its number from 1; ``values`` by name, null where one was not finite
+Step = Dict[str, Any]
 
 
-def read_steps(path: str) -> Iterator[Optional[LoggedStep]]:
+def read_steps(path: str) -> Iterator[Optional[Step]]:
     """The steps of a log that grows, each once: None where no further one is complete yet.
 
     Raises ConfigError for a step out of order.
@@ -48,20 +43,20 @@ def read_steps(path: str) -> Iterator[Optional[LoggedStep]]:
             if not text.endswith(b"\n"):
                 yield None
                 continue
-            line, text = json.loads(text.decode("utf-8")), b""
-            if line["step"] != number:
-                raise ConfigError("the step log is of step {} where {} follows".format(line["step"], number))
-            yield LoggedStep(number, line["values"])
+            step, text = json.loads(text.decode("utf-8")), b""
+            if step["step"] != number:
+                raise ConfigError("the step log is of step {} where {} follows".format(step["step"], number))
+            yield step
             number += 1
 
 
-def check_counts(step: LoggedStep, manifest: Dict[str, Any]) -> Dict[str, Optional[int]]:
+def check_counts(step: Step, manifest: Dict[str, Any]) -> Dict[str, Optional[int]]:
     """The counts of an iteration's event, null what is not logged. Samples are turns of one each; tokens are means over
     them, and a sum of all that is trained on.
 
     Raises ConfigError, with every number, unless they are the manifest's.
     """
-    values = {name: math.nan if value is None else value for name, value in step.values.items()}
+    values = {name: math.nan if value is None else value for name, value in step["values"].items()}
     samples = values.get("train/total_turns", math.nan)
     logged = {
         "samples": samples,
@@ -76,7 +71,7 @@ def check_counts(step: LoggedStep, manifest: Dict[str, Any]) -> Dict[str, Option
         if not math.isclose(number, asked[name], rel_tol=_ROUNDING)
     ]
     if wrong:
-        raise ConfigError("step {} of the log was not the manifest's work: {}".format(step.number, "; ".join(wrong)))
+        raise ConfigError("step {} of the log was not the manifest's work: {}".format(step["step"], "; ".join(wrong)))
     return {**dict.fromkeys(_UNKNOWN), **{name: asked[name] for name in logged}}
 
 
@@ -100,21 +95,21 @@ _OPTIONAL = (_TRANSFER, _PREPARE_SCORE)
 _DETAILS = {_TRANSFER: "sync/transfer", _PREPARE_SCORE: "score/prepare", _PREPARE_TRAIN: "train/prepare"}
 
 
-def time_step(step: LoggedStep) -> Tuple[float, Dict[str, float], Dict[str, float]]:
+def time_step(step: Step) -> Tuple[float, Dict[str, float], Dict[str, float]]:
     """The step's seconds by NeMo-RL's own timers: the whole, by phase, and by ``phase/part``.
 
     Raises ConfigError for a timer that is missing, not finite or negative, and for parts longer than the whole.
     """
-    missing = [name for name in TIMERS if name not in _OPTIONAL and name not in step.values]
+    missing = [name for name in TIMERS if name not in _OPTIONAL and name not in step["values"]]
     if missing:
         raise ConfigError(
-            "step {} of the log has no {}: a version that logs by other names?".format(step.number, ", ".join(missing))
+            "step {} of the log has no {}: a version that logs by other names?".format(step["step"], ", ".join(missing))
         )
     phases: Dict[Optional[str], float] = {}
-    taken = {name: step.values[name] for name in TIMERS if name in step.values}
+    taken = {name: step["values"][name] for name in TIMERS if name in step["values"]}
     for name, seconds in taken.items():
         if seconds is None or seconds < 0:
-            raise ConfigError("step {} of the log took {} in {}".format(step.number, seconds, name))
+            raise ConfigError("step {} of the log took {} in {}".format(step["step"], seconds, name))
         phases[TIMERS[name]] = phases.get(TIMERS[name], 0.0) + seconds
     whole = phases.pop(WHOLE)
     for no_phase in (WITHIN, None):
@@ -122,6 +117,6 @@ def time_step(step: LoggedStep) -> Tuple[float, Dict[str, float], Dict[str, floa
     parts = math.fsum(phases.values())
     if whole <= 0 or parts > whole * (1 + _SLACK_SHARE) + _SLACK_SECONDS:
         raise ConfigError(
-            "the phases of step {} of the log take {:.6g} s, the step {:.6g} s".format(step.number, parts, whole)
+            "the phases of step {} of the log take {:.6g} s, the step {:.6g} s".format(step["step"], parts, whole)
         )
     return whole, phases, {part: taken[name] for name, part in _DETAILS.items() if name in taken}

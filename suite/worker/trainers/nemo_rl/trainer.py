@@ -17,7 +17,7 @@ from suite.worker.trainers.clock import NullClock, PhaseClock
 from suite.worker.trainers.led import LeadingClock, LedTrainer, led
 from suite.worker.trainers.nemo_rl.configuration import CHAT_TEMPLATE, configuration, prompts
 from suite.worker.trainers.nemo_rl.entry import LOG_VARIABLE, source_folder
-from suite.worker.trainers.nemo_rl.logged import LoggedStep, check_counts, read_steps, time_step
+from suite.worker.trainers.nemo_rl.logged import Step, check_counts, read_steps, time_step
 from suite.worker.trainers.processes import Processes
 from suite.worker.trainers.ray_cluster import gathered
 from suite.worker.trainers.scratch import ROOT, Guarded
@@ -132,10 +132,10 @@ class NemoRlTrainer(LedTrainer):
             clock.begin(done)
             step = self._next(steps, clock, "after {} of {} steps".format(done, iterations))
             (seconds, phases, details), counts = time_step(step), check_counts(step, self.manifest)
-            stats = {name: step.values.get(theirs) for name, theirs in _STATISTICS.items()}
+            stats = {name: step["values"].get(theirs) for name, theirs in _STATISTICS.items()}
             clock.tell(seconds, phases, counts, stats, details=details)
 
-    def _next(self, steps: Iterator[Optional[LoggedStep]], clock: LeadingToldClock, when: str) -> LoggedStep:
+    def _next(self, steps: Iterator[Optional[Step]], clock: LeadingToldClock, when: str) -> Step:
         """Wait for it, as long as the program is there; what that prints meanwhile is a sign of life."""
         child: Child = self.cluster
         beaten, alive = time.monotonic(), False

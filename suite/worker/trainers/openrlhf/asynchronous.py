@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, List, Tuple
 
 from suite.worker.trainers.clock import NullClock
 from suite.worker.trainers.iteration import after, before
-from suite.worker.trainers.openrlhf.counting import Label
+from suite.worker.trainers.openrlhf.counting import label_of
 from suite.worker.trainers.openrlhf.hooks import Rounds
 
 Interval = Tuple[float, float]
@@ -143,5 +143,5 @@ class Periods:
     def _staleness(self, generated: List[Interval]) -> Dict[str, int]:
         """Samples by how many publications their weights were behind those that were trained on them."""
         trained = len(self._publications) - 1
-        began = [generated[Label.read(sample.labels[0]).batch][0] for sample in self._batch]
+        began = [generated[label_of(sample)["batch"]][0] for sample in self._batch]
         return Counter(str(trained - bisect_right(self._publications, each)) for each in began)

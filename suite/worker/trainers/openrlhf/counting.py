@@ -1,8 +1,7 @@
 """What OpenRLHF generates and trains on, by the manifest: prompts with labels of their samples, and a count."""
 
 import json
-from dataclasses import asdict, dataclass
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Tuple
 
 import torch
 
@@ -14,7 +13,12 @@ from suite.worker.world import World
 
 
 def rows(manifest: Dict[str, Any], batches: int) -> List[Dict[str, str]]:
-    """A prompt each, in the order in which they are to be generated: ``input`` and ``label``."""
+    """A prompt each, in the order in which they are to be generated: ``input`` and ``label``.
+
+    A label is JSON of the samples ``first``, ``first + 1``, ... of ``batch`` (counted from 0 with the fill): their
+    ``new_tokens``, forced, and ``scores``, null where a score is the share of tokens below ``threshold``. A finished
+    sample's has its own number in ``first``.
+    """
     found = []
     prompts, responses = sample_lengths(manifest["workload"], manifest["work"])
     group, reward = manifest["workload"].get("group", 1), manifest["workload"]["reward"]
@@ -23,10 +27,15 @@ def rows(manifest: Dict[str, Any], batches: int) -> List[Dict[str, str]]:
         scores = None if reward["kind"] == "token-below" else scores_of_all(manifest, batch).tolist()
         for first in range(0, len(prompts), group):
             own = slice(first, first + group)
-            known = None if scores is None else scores[own]
-            label = Label(batch, first, responses[own], known, reward.get("threshold", 0))
-            found.append({"input": " ".join(map(str, tokens[first][: prompts[first]])), "label": label.write()})
+            label = {"batch": batch, "first": first, "new_tokens": responses[own]}
+            label.update(scores=scores and scores[own], threshold=reward.get("threshold"))
+            found.append({"input": " ".join(map(str, tokens[first][: prompts[first]])), "label": json.dumps(label)})
     return found
+
+
+def label_of(sample: Any) -> Dict[str, Any]:
+    """Of an experience of OpenRLHF's of one sample."""
+    return json.loads(sample.labels[0])
 
 
 def loader(manifest: Dict[str, Any], batches: int, strategy: Any, tokenizer: Any) -> Tuple[Any, None, int]:
@@ -38,28 +47,6 @@ def loader(manifest: Dict[str, Any], batches: int, strategy: Any, tokenizer: Any
     data = PromptDataset(rows(manifest, batches), tokenizer, strategy)
     steps = batches * manifest["workload"]["ppo_epochs"] * manifest["workload"]["optimizer_steps"]
     return StatefulDataLoader(data, batch_size=1, shuffle=False, collate_fn=data.collate_fn), None, steps
-
-
-@dataclass(frozen=True)
-class Label:
-    """The samples ``first``, ``first + 1``, ... of ``batch`` (counted from 0 with the fill), one for each length.
-
-    ``new_tokens``: forced, one for each sample; ``scores``: one for each, or None where a score is the share of tokens
-    below ``threshold``. In a finished sample's label ``first`` is its own number.
-    """
-
-    batch: int
-    first: int
-    new_tokens: List[int]
-    scores: Optional[List[float]]
-    threshold: int = 0
-
-    @classmethod
-    def read(cls, text: str) -> "Label":
-        return cls(**json.loads(text))
-
-    def write(self) -> str:
-        return json.dumps(asdict(self))
 
 
 class Count(Tally):
@@ -74,12 +61,12 @@ class Count(Tally):
     def take_samples(self, samples: List[Any], batch: int) -> None:
         """OpenRLHF's experiences of one sample each, before they are scored. Raises ConfigError for other samples than
         those of this ``batch``, each once, with the lengths that were forced on them."""
-        labels = [Label.read(sample.labels[0]) for sample in samples]
+        labels = [label_of(sample) for sample in samples]
         wanted = [(batch, number) for number in range(len(self._prompts))]
-        if sorted((label.batch, label.first) for label in labels) != wanted:
+        if sorted((label["batch"], label["first"]) for label in labels) != wanted:
             raise ConfigError("batch {} is not of its {} samples, each once".format(batch, len(wanted)))
         rows = ordinary(draw_prompts(self._manifest, batch), self._manifest["size"]["vocab"])
-        for number, sample in zip((label.first for label in labels), samples):
+        for number, sample in zip((label["first"] for label in labels), samples):
             tokens, response = sample.sequences[0], int(sample.action_mask.sum())
             prompt = tokens.numel() - response
             self.add_sample(number, prompt, response)

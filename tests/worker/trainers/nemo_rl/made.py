@@ -15,7 +15,7 @@ from suite.spec.manifest import Manifest
 from suite.spec.workload import Workload
 from suite.worker.__main__ import leave_process, main
 from suite.worker.trainers.nemo_rl.entry import LOG_VARIABLE, told
-from suite.worker.trainers.nemo_rl.logged import LoggedStep, read_steps
+from suite.worker.trainers.nemo_rl.logged import Step, read_steps
 from suite.worker.trainers.nemo_rl.trainer import NemoRlTrainer
 from tests.synthetic import LLAMA, synthetic_manifest
 
@@ -60,7 +60,7 @@ def log_recorded(path: str, steps: int, seconds: float = 0.0) -> None:
             log(None, call["metrics"], call["step"], prefix=call["prefix"], step_finished=call["finished"])
 
 
-def recorded_steps(folder: Path) -> list[LoggedStep]:
+def recorded_steps(folder: Path) -> list[Step]:
     """All four, as they are read."""
     path = str(folder / "steps.jsonl")
     log_recorded(path, 4)

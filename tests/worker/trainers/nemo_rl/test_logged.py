@@ -3,7 +3,6 @@
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -17,16 +16,16 @@ from suite.worker.rank import ConfigError
 from suite.worker.samples import Samples
 from suite.worker.trainers.nemo_rl.configuration import REGISTERED, Rewards, configuration, prompts
 from suite.worker.trainers.nemo_rl.entry import told
-from suite.worker.trainers.nemo_rl.logged import LoggedStep, check_counts, read_steps, time_step
+from suite.worker.trainers.nemo_rl.logged import Step, check_counts, read_steps, time_step
 from tests.worker.tiny import Finished, fork_ranks, write_manifest
 from tests.worker.trainers.nemo_rl.made import HERE, made_manifest, recorded_steps
 from tests.worker.trainers.runs import as_read
 
 
-def changed(folder: Path, **values: float | None) -> LoggedStep:
+def changed(folder: Path, **values: float | None) -> Step:
     """The first step with other values; timers by their names behind the prefix."""
     step = recorded_steps(folder)[0]
-    return replace(step, values={**step.values, **{f"timing/train/{name}": value for name, value in values.items()}})
+    return {**step, "values": {**step["values"], **{f"timing/train/{name}": value for name, value in values.items()}}}
 
 
 @pytest.mark.slow
@@ -56,7 +55,7 @@ def test_its_logger_is_called_as_before_and_a_step_ends_with_its_timers(tmp_path
     assert [call[2] for call in calls] == ["timing/setup", "train", "validation", "timing/train"]
     assert calls[-1][-1] == {"step_finished": True}
     values = {"train/loss": None, "train/turns": 2, "timing/train/total_step_time": 2.0}
-    assert next(read_steps(str(tmp_path / "log"))) == LoggedStep(1, values)
+    assert next(read_steps(str(tmp_path / "log"))) == {"step": 1, "values": values}
 
 
 def test_the_log_is_read_as_it_grows_and_a_step_out_of_order_is_refused(tmp_path: Path) -> None:
@@ -69,7 +68,7 @@ def test_the_log_is_read_as_it_grows_and_a_step_out_of_order_is_refused(tmp_path
             file.flush()
             if text.endswith("val"):
                 assert next(steps) is None, "half a line waits for its other half"
-    assert list(islice(steps, 2)) == [LoggedStep(1, {"a": 1}), LoggedStep(2, {})]
+    assert list(islice(steps, 2)) == [{"step": 1, "values": {"a": 1}}, {"step": 2, "values": {}}]
     with pytest.raises(ConfigError, match="is of step 4 where 3 follows"):
         next(steps)
 
@@ -82,7 +81,9 @@ def test_four_steps_have_their_phases_within_the_whole(tmp_path: Path) -> None:
         assert 0 < sum(phases.values()) <= seconds * 1.01
         assert phases["generate"] >= 0.03 and phases["train"] >= 0.02
         assert details["sync/transfer"] <= phases["sync"] and details["train/prepare"] <= phases["train"]
-    first = {name.rpartition("/")[2]: seconds for name, seconds in steps[0].values.items() if name.startswith("timing")}
+    first = {
+        name.rpartition("/")[2]: seconds for name, seconds in steps[0]["values"].items() if name.startswith("timing")
+    }
     trained = time_step(steps[0])[1]["train"]
     assert trained == first["training_prep"] + first["policy_training"], "what lies within another timer is in no sum"
 
@@ -92,16 +93,16 @@ def test_another_amount_of_work_and_none_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="response_tokens 256 wanted, 128 logged"):
         check_counts(step, as_read(made_manifest(new_tokens=16)))
     with pytest.raises(ConfigError, match="samples 16 wanted, nan logged"):
-        check_counts(replace(step, values={}), as_read(made_manifest()))
+        check_counts({**step, "values": {}}, as_read(made_manifest()))
     with pytest.raises(ConfigError, match=r"prompt_tokens 128 wanted, 128\.48 logged"):
-        check_counts(replace(step, values={**step.values, "train/mean_prompt_length": 8.03}), as_read(made_manifest()))
+        check_counts({**step, "values": {**step["values"], "train/mean_prompt_length": 8.03}}, as_read(made_manifest()))
 
 
 def test_names_of_another_version_are_refused(tmp_path: Path) -> None:
     step = recorded_steps(tmp_path)[0]
-    values = {name: number for name, number in step.values.items() if name != "timing/train/policy_training"}
+    values = {name: number for name, number in step["values"].items() if name != "timing/train/policy_training"}
     with pytest.raises(ConfigError, match="has no timing/train/policy_training: a version that logs by other names"):
-        time_step(replace(step, values=values))
+        time_step({**step, "values": values})
 
 
 @pytest.mark.parametrize(
@@ -185,7 +186,7 @@ def test_both_ranks_tell_what_the_log_tells_and_whose_it_is(tmp_path: Path) -> N
             ("total_step_time", iterations),
             ("generation", [event for event in phases if event["phase"] == "generate"]),
         ):
-            told = [step.values[f"timing/train/{name}"] for step in logged]
+            told = [step["values"][f"timing/train/{name}"] for step in logged]
             assert [event["seconds"] for event in events] == told
         memory = [event for event in finished.events(rank, "memory") if event["iteration"] is not None]
         assert [event["phase"] for event in memory] == ["other"] * 4, "of whole iterations"

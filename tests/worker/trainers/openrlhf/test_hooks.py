@@ -2,6 +2,7 @@
 
 import importlib
 import itertools
+import json
 import sys
 import time
 from types import SimpleNamespace
@@ -16,7 +17,7 @@ from suite.worker.asked import draw_prompts
 from suite.worker.rank import ConfigError
 from suite.worker.trainers.drawn_model import ordinary
 from suite.worker.trainers.openrlhf import asynchronous, cpu, hooks, options
-from suite.worker.trainers.openrlhf.counting import Count, Label, rows
+from suite.worker.trainers.openrlhf.counting import Count, rows
 from suite.worker.trainers.openrlhf.work import work_differences
 from tests.worker.trainers.journal import Journal
 from tests.worker.trainers.runs import ALONE, ONE_STEP, as_read, tiny_shape, trainer_manifest
@@ -41,7 +42,7 @@ def samples_of(manifest: dict[str, Any], batch: int) -> list[Any]:
         SimpleNamespace(
             sequences=torch.cat([row, torch.zeros(response, dtype=torch.int64)]).unsqueeze(0),
             action_mask=mask,
-            labels=[Label(batch, number, [response], None).write()],
+            labels=[json.dumps({"batch": batch, "first": number})],
         )
         for number, row in enumerate(rows)
     ]
@@ -250,11 +251,11 @@ def test_prompts_are_the_manifests_and_labels_say_what_each_sample_gets():
     work = {"algorithm": "grpo", "group": 2, "rollouts": 4, "lengths": "list:LIST", "new_tokens": 3}
     work["lengths"] = {"kind": "list", "listed": (1, 3, 2, 3)}
     found = rows(openrlhf_body(1, work), batches=2)
-    labels = [Label.read(row["label"]) for row in found]
-    assert [(label.batch, label.first) for label in labels] == [(0, 0), (0, 2), (1, 0), (1, 2)]
-    assert [label.new_tokens for label in labels] == [[1, 3], [2, 3]] * 2
+    labels = [json.loads(row["label"]) for row in found]
+    assert [(label["batch"], label["first"]) for label in labels] == [(0, 0), (0, 2), (1, 0), (1, 2)]
+    assert [label["new_tokens"] for label in labels] == [[1, 3], [2, 3]] * 2
     assert all(len(row["input"].split()) == 5 for row in found)
-    scores = [score for label in labels for score in label.scores or ()]
+    scores = [score for label in labels for score in label["scores"]]
     assert len(set(scores)) == 8
 
 
