@@ -59,7 +59,9 @@ def _keep(command: List[str]) -> int:
                 os.write(1, STARTED)
                 told = True
     finally:
-        memory.forget(kill_below(os.getpid()))
+        mapped = shared_memory_below(os.getpid())
+        kill_below(os.getpid())
+        memory.forget(mapped)
     return child.returncode or 0
 
 

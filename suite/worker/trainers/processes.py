@@ -112,19 +112,16 @@ class NodeMemory:
             self._note()
 
 
-def kill_below(pid: int) -> Set[int]:
-    """Kill all processes below this one, and what they start meanwhile; files of /dev/shm that they had mapped."""
-    files: Set[int] = set()
+def kill_below(pid: int) -> None:
+    """Kill all processes below this one, and what they start meanwhile."""
     for _ in range(20):
         left = [each for each in below(pid) if _stat(each)[:1] not in ([], ["Z"])]
         if not left:
-            break
-        files.update(*map(_shared_memory, left))
+            return
         for each in left:
             with suppress(ProcessLookupError):
                 os.kill(each, 9)
         time.sleep(0.05)
-    return files
 
 
 def shared_memory_below(pid: int) -> Set[int]:

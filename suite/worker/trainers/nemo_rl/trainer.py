@@ -7,7 +7,7 @@ import sys
 import tempfile
 import time
 from types import SimpleNamespace
-from typing import Any, Dict, Iterator, List, Optional, Sequence
+from typing import Any, Dict, Iterator, List, Optional
 
 import torch
 
@@ -61,39 +61,6 @@ class LeadingToldClock(LeadingClock, ToldClock):
     beat, tell = map(led, ("beat", "tell"))
 
 
-class Child:
-    """The trainer's program with all the processes that it starts, below a guardian, which ends them with the rank and
-    removes ``folder``. ``pid`` is the guardian's."""
-
-    def __init__(self, argv: Sequence[str], environment: Dict[str, str], folder: str) -> None:
-        path = os.path.join(folder, "output")
-        with open(path, "wb") as output:
-            guardian = Guarded(folder, argv, env=environment, stdout=subprocess.PIPE, stderr=output)
-        self._output = open(path, "rb")  # noqa: SIM115 - open as long as the run
-        self.pid, self.close, self._process = guardian.pid, guardian.close, guardian.process
-        os.set_blocking(self._process.stdout.fileno(), False)
-        self._last = b""
-        self._ended_well = False
-
-    def copy_output(self) -> bool:
-        """Put what it has printed meanwhile on this rank's standard error; whether that was anything."""
-        data = self._output.read()
-        self._last = (self._last + data)[-_LAST_BYTES:]
-        sys.stderr.buffer.write(data)
-        sys.stderr.flush()
-        return bool(data)
-
-    def exit_code(self) -> Optional[int]:
-        """Of the program; None while it runs. The guardian says so when it has ended well, and ends itself where it has
-        not."""
-        self._ended_well = self._ended_well or bool(self._process.stdout.read())
-        return 0 if self._ended_well else self._process.poll()
-
-    def last_line(self) -> str:
-        self.copy_output()
-        return self._last.decode("utf-8", "replace").rstrip().rpartition("\n")[2].strip()
-
-
 class NemoRlTrainer(LedTrainer):
     """v0.7.0 in its own image, colocated and synchronous, on FSDP2 (its DTensor policy) and vLLM; on one node."""
 
@@ -137,23 +104,35 @@ class NemoRlTrainer(LedTrainer):
 
     def _next(self, steps: Iterator[Optional[Step]], clock: LeadingToldClock, when: str) -> Step:
         """Wait for it, as long as the program is there; what that prints meanwhile is a sign of life."""
-        child: Child = self.cluster
         beaten, alive = time.monotonic(), False
+        guardian: subprocess.Popen = self.cluster.process
         while True:
-            code = child.exit_code()  # asked before the log is read, so that nothing of it is missed
+            # Asked before the log is read, so that nothing of it is missed. The guardian says when the program has
+            # ended well, and ends itself where it has not.
+            self._ended_well = self._ended_well or bool(guardian.stdout.read())
+            code = 0 if self._ended_well else guardian.poll()
             step = next(steps)
             if step is not None:
                 return step
+            alive = self._copy_output() or alive
             if code is not None:
-                text = "nemo-rl ended with code {} {}; it said last: {}"
-                raise RuntimeError(text.format(code, when, child.last_line()))
-            alive = child.copy_output() or alive
+                last = self._last.decode("utf-8", "replace").rstrip().rpartition("\n")[2].strip()
+                raise RuntimeError("nemo-rl ended with code {} {}; it said last: {}".format(code, when, last))
             if alive and time.monotonic() - beaten > _BEAT_SECONDS:
                 clock.beat()
                 beaten, alive = time.monotonic(), False
             time.sleep(_POLL_SECONDS)
 
-    def _start(self) -> Child:
+    def _copy_output(self) -> bool:
+        """Put what it has printed meanwhile on this rank's standard error; whether that was anything."""
+        data = self._output.read()
+        self._last = (self._last + data)[-_LAST_BYTES:]
+        sys.stderr.buffer.write(data)
+        sys.stderr.flush()
+        return bool(data)
+
+    def _start(self) -> Guarded:
+        """The program with all the processes that it starts, which end with the rank, as its folder does."""
         from suite.worker.trainers.drawn_model import write_model
 
         self._folder = folder = tempfile.mkdtemp(prefix="nemo-rl-")
@@ -164,7 +143,13 @@ class NemoRlTrainer(LedTrainer):
         environment[LOG_VARIABLE] = os.path.join(folder, "steps.jsonl")
         environment["TOKENIZERS_PARALLELISM"] = "false"
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, [ROOT, os.environ.get("PYTHONPATH")]))
-        return Child(self.command(folder), environment, folder)
+        path = os.path.join(folder, "output")
+        with open(path, "wb") as output:
+            program = Guarded(folder, self.command(folder), env=environment, stdout=subprocess.PIPE, stderr=output)
+        os.set_blocking(program.process.stdout.fileno(), False)
+        self._output = open(path, "rb")  # noqa: SIM115 - open as long as the run
+        self._last, self._ended_well = b"", False
+        return program
 
 
 def differences(manifest: Dict[str, Any]) -> Iterator[str]:

@@ -95,10 +95,8 @@ class OpenRlhfTrainer(LedTrainer):
             return
         path = os.path.join(self.cluster.folder, "generation.times")
         ray.get(outer.generator_actor.__ray_call__.remote(asynchronous.write_times, path))
-        ranks = {
-            "generation": options.generation_ranks(self.manifest),
-            "training": options.training_ranks(self.manifest),
-        }
+        asked = self.manifest
+        ranks = {"generation": options.generation_ranks(asked), "training": options.training_ranks(asked)}
         self._start = asynchronous.Periods(self._ready, outer.generator_actor, self._state, path, ranks).start
 
     def _check_engines(self) -> Any:
