@@ -6,8 +6,6 @@ import time
 from contextlib import suppress
 from typing import Any, Dict, List, Optional, Set
 
-from suite.worker.process import read_text
-
 _TICKS = os.sysconf("SC_CLK_TCK")
 _RESET_PEAK = b"5"  # proc(5), /proc/pid/clear_refs
 _SAMPLE_SECONDS = 0.05
@@ -131,17 +129,25 @@ def shared_memory_below(pid: int) -> Set[int]:
 
 def _stat(pid: int) -> List[str]:
     """Fields of /proc/pid/stat from the state on (proc(5), field 3); empty for a process that is gone."""
-    return (read_text("/proc/{}/stat".format(pid)) or "").rpartition(")")[2].split()
+    return _read(pid, "stat").rpartition(b")")[2].decode().split()
 
 
 def _peak(pid: int) -> int:
     """0 of a process that is gone, or a zombie."""
-    text = read_text("/proc/{}/status".format(pid)) or ""
-    return int(text.split("\nVmHWM:", 1)[1].split(None, 1)[0]) * 1024 if "\nVmHWM:" in text else 0
+    text = _read(pid, "status")
+    return int(text.split(b"\nVmHWM:", 1)[1].split(None, 1)[0]) * 1024 if b"\nVmHWM:" in text else 0
 
 
 def _shared_memory(pid: int) -> Set[int]:
     """Files of /dev/shm in the maps of a process (proc(5)). By inode, because a semaphore is mapped before it has the
     name under which it stays."""
-    lines = (read_text("/proc/{}/maps".format(pid)) or "").splitlines()
-    return {int(line.split()[4]) for line in lines if " /dev/shm/" in line}
+    return {int(line.split()[4]) for line in _read(pid, "maps").splitlines() if b" /dev/shm/" in line}
+
+
+def _read(pid: int, name: str) -> bytes:
+    """A file of /proc/pid; empty for a process that is gone."""
+    try:
+        with open("/proc/{}/{}".format(pid, name), "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
