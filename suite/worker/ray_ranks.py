@@ -1,12 +1,9 @@
 """``python -m suite.worker.ray_ranks``: the ranks of a run as processes on the nodes of a Ray cluster that is there.
 
-For clusters that start Ray themselves, as KubeRay does: this is the entry point of the job that they run. It starts a
-process for each device of the run, held by an actor of its own, which takes neither CPUs nor GPUs of Ray's: those are
-the trainer's. What the ranks print is printed here, line by line. Exit code 0 when all ranks end so, else 1; then a
-table says which rank ended how, in the words of torchrun.
-
-``SUITE_RANKS`` holds what to start, as JSON (``Wanted``). The ranks find Ray by ``RAY_ADDRESS`` and each other as
-torchrun would have it.
+The entry point of the job on a cluster that starts Ray itself, as KubeRay does. ``SUITE_RANKS`` holds what to start, as
+JSON (``Wanted``). An actor of its own holds each rank and takes no CPU or GPU of Ray's: those are the trainer's. What
+the ranks print is printed here, line by line. Exit code 0 when all ranks end so, else 1; then a table says which rank
+ended how.
 """
 
 import json
@@ -17,17 +14,17 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from suite.worker.ports import free_port
 
 RANKS_VARIABLE = "SUITE_RANKS"
 _NODES_SECONDS, _ASK_SECONDS, _END_SECONDS = 600.0, 2.0, 20.0
-#: bytes that one answer holds at most, a line more or less
-_ANSWER_BYTES = 1 << 20
+#: what one answer holds at most
+_ANSWER_LINES = 1000
 #: what Ray marks the node with that has the head
 _HEAD = "node:__internal_head__"
-_FIRST, _OTHERS = "Root Cause (first observed failure):", "Failures:"
 
 
 class Wanted(NamedTuple):
@@ -51,15 +48,9 @@ class Ended(NamedTuple):
 class RankProcess:
     """The actor of one rank: its process, and what that prints."""
 
-    def __init__(self) -> None:
-        self._lines: "queue.Queue[Optional[bytes]]" = queue.Queue()
-        self._process: Optional[subprocess.Popen] = None
-
-    def free_port(self) -> int:
-        return free_port()
-
     def start(self, argv: List[str], variables: Dict[str, str]) -> int:
         """Start the rank beside this actor, whose end the kernel makes the rank's own; its process id."""
+        self._lines: "queue.Queue[Optional[bytes]]" = queue.Queue()
         self._process = subprocess.Popen(
             argv,
             env=rank_environment(os.environ, variables),
@@ -73,22 +64,18 @@ class RankProcess:
     def output(self, seconds: float) -> Tuple[List[bytes], Optional[int]]:
         """The next lines, waiting so long for the first; and the exit code once there are no more."""
         lines: List[bytes] = []
-        size = 0
-        try:
+        with suppress(queue.Empty):
             line = self._lines.get(timeout=seconds)
-            while line is not None:
+            while line is not None and len(lines) < _ANSWER_LINES:
                 lines.append(line)
-                size += len(line)
-                if size > _ANSWER_BYTES:
-                    return lines, None
                 line = self._lines.get_nowait()
-        except queue.Empty:
-            return lines, None
-        return lines, self._process.wait()
+            if line is None:
+                return lines, self._process.wait()
+            lines.append(line)
+        return lines, None
 
     def end(self, number: int) -> None:
-        if self._process is not None and self._process.poll() is None:
-            self._process.send_signal(number)
+        self._process.send_signal(number)
 
     def _read(self) -> None:
         for line in self._process.stdout:
@@ -104,21 +91,13 @@ def rank_environment(environment: Mapping[str, str], variables: Mapping[str, str
 
 def main(environment: Mapping[str, str]) -> int:
     """Start the ranks, print what they print until the last has ended; the exit code."""
+    import ray
+
     wanted = read_wanted(environment)
-    try:
-        ray = _connected()
-        nodes = _nodes(ray, wanted)
-    except (ImportError, ConnectionError, RuntimeError, ValueError) as error:
-        print("suite.worker.ray_ranks: {}".format(error), file=sys.stderr)
-        return 1
-    actors = _actors(ray, nodes, wanted)
-    try:
-        _start(ray, actors, nodes, wanted)
-        ended = _follow(ray, actors, wanted, time.monotonic() + wanted.limit_seconds)
-    finally:
-        for actor in actors:
-            ray.kill(actor)
-        ray.shutdown()
+    ray.init(address="auto", log_to_driver=False, include_dashboard=None)
+    actors = _start(ray, _nodes(ray, wanted), wanted)
+    ended = _follow(ray, actors, wanted, time.monotonic() + wanted.limit_seconds)
+    ray.shutdown()
     failed = [each for each in ended if each.code != 0]
     if failed:
         _print(table(failed).encode())
@@ -153,20 +132,8 @@ def variables(rank: int, wanted: Wanted, address: str, port: int, ray_address: s
 
 def table(failed: List[Ended]) -> str:
     """Which rank ended how, the first to fail last, spelt as torchrun spells it, so that one reader reads both."""
-    lines = [_OTHERS]
-    for number, each in enumerate(failed[1:] + failed[:1], start=1):
-        lines += [_FIRST] if number == len(failed) else []
-        lines += ["  rank      : {} (local_rank: {})".format(each.rank, each.local_rank)]
-        lines += ["  exitcode  : {}".format(each.code)]
-    return "\n".join(lines) + "\n"
-
-
-def _connected() -> Any:
-    """The module ``ray``, connected to the cluster that this process runs in. Raises ImportError, ConnectionError."""
-    import ray
-
-    ray.init(address="auto", log_to_driver=False, include_dashboard=None)
-    return ray
+    first, *others = ["  rank      : {} (local_rank: {})\n  exitcode  : {}".format(*each) for each in failed]
+    return "\n".join(["Failures:", *others, "Root Cause (first observed failure):", first, ""])
 
 
 def _nodes(ray: Any, wanted: Wanted) -> List[Dict[str, Any]]:
@@ -181,26 +148,19 @@ def _nodes(ray: Any, wanted: Wanted) -> List[Dict[str, Any]]:
         time.sleep(1.0)
 
 
-def _actors(ray: Any, nodes: List[Dict[str, Any]], wanted: Wanted) -> List[Any]:
+def _start(ray: Any, nodes: List[Dict[str, Any]], wanted: Wanted) -> List[Any]:
+    """The actors, by rank, each of which has started its own."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    remote = ray.remote(num_cpus=0, num_gpus=0, max_restarts=0)(RankProcess)
-    return [
-        remote.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)).remote()
-        for node in nodes
-        for _ in range(wanted.ranks_per_node)
-    ]
-
-
-def _start(ray: Any, actors: List[Any], nodes: List[Dict[str, Any]], wanted: Wanted) -> None:
-    address = nodes[0]["NodeManagerAddress"]
+    address, port = nodes[0]["NodeManagerAddress"], free_port()
     ray_address = ray.get_runtime_context().gcs_address
-    port = ray.get(actors[0].free_port.remote())
-    asked = [
-        actor.start.remote(wanted.argv, variables(rank, wanted, address, port, ray_address))
-        for rank, actor in enumerate(actors)
-    ]
-    ray.get(asked)
+    remote = ray.remote(num_cpus=0, num_gpus=0, max_restarts=0)(RankProcess)
+    places = [NodeAffinitySchedulingStrategy(node["NodeID"], soft=False) for node in nodes]
+    ranks = range(wanted.nodes * wanted.ranks_per_node)
+    actors = [remote.options(scheduling_strategy=places[rank // wanted.ranks_per_node]).remote() for rank in ranks]
+    found = [variables(rank, wanted, address, port, ray_address) for rank in ranks]
+    ray.get([actor.start.remote(wanted.argv, own) for actor, own in zip(actors, found)])
+    return actors
 
 
 def _follow(ray: Any, actors: List[Any], wanted: Wanted, deadline: float) -> List[Ended]:
@@ -219,16 +179,17 @@ def _follow(ray: Any, actors: List[Any], wanted: Wanted, deadline: float) -> Lis
                 waiting[actors[rank].output.remote(_ASK_SECONDS)] = rank
             else:
                 ended.append(Ended(rank, rank % wanted.ranks_per_node, code))
-        left = sorted(waiting.values())
-        now = time.monotonic()
-        if ending is None and left and (now > deadline or any(each.code for each in ended)):
+        now, number = time.monotonic(), None
+        if ending is None and waiting and (now > deadline or any(each.code for each in ended)):
             if now > deadline:
                 _print("the ranks are ended: {:.0f} s are over\n".format(wanted.limit_seconds).encode())
-            ending = now + _END_SECONDS
-            _signal(actors, left, signal.SIGTERM)
+            number = signal.SIGTERM
         elif ending is not None and now > ending:
-            _signal(actors, left, signal.SIGKILL)
+            number = signal.SIGKILL
+        if number is not None:
             ending = now + _END_SECONDS
+            for rank in waiting.values():
+                actors[rank].end.remote(int(number))
     return ended
 
 
@@ -240,11 +201,6 @@ def _answer(ray: Any, reference: Any, rank: int) -> Tuple[List[bytes], Optional[
     except ray.exceptions.RayError as error:
         text = "the actor of rank {} is gone: {}\n".format(rank, " ".join(str(error).split())[:500])
         return [text.encode()], -int(signal.SIGKILL)
-
-
-def _signal(actors: List[Any], ranks: List[int], number: int) -> None:
-    for rank in ranks:
-        actors[rank].end.remote(int(number))
 
 
 def _print(line: bytes) -> None:

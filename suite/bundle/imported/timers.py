@@ -1,6 +1,6 @@
 """What the timers and counts in other tools' step logs hold: by name, as each tool logs them.
 
-NeMo-RL's are those by which the worker reads its step log (``suite/worker/trainers/nemo_rl/timers.py``). The driver
+NeMo-RL's are those by which the worker reads its step log (``suite/worker/trainers/nemo_rl/logged.py``). The driver
 does not import the worker, and a test holds the two together. verl's are those of its 0.9.1 and of older versions that
 log the same names; ``docs/trainers/verl.md`` says where they stand in its source. SkyRL's are those of its 0.4.0 and
 AReaL's those of its 1.0.4 (``docs/import.md``).

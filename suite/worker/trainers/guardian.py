@@ -10,13 +10,13 @@ import contextlib
 import ctypes
 import glob
 import os
-import selectors
+import select
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from typing import Dict, List, Set, Tuple
+from typing import List, Set, Tuple
 
 from suite.worker.trainers.processes import kill_below, shared_memory_below
 
@@ -32,7 +32,8 @@ STARTED = b"started\n"
 def main(arguments: List[str]) -> int:
     paths, command = arguments[0], arguments[1:]
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # meant for the ranks, whose end comes by the pipe
+        # meant for the ranks, whose end comes by the pipe; what is started has the usual ones
+        signal.signal(number, lambda *_: None)
     try:
         if not command:
             os.read(0, 1)
@@ -45,13 +46,11 @@ def main(arguments: List[str]) -> int:
 def _keep(command: List[str]) -> int:
     """The command and all that it starts, until the rank ends."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=sys.stderr, preexec_fn=_usual_signals)
-    selector = selectors.DefaultSelector()
-    selector.register(0, selectors.EVENT_READ)
+    child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=sys.stderr)
     memory = _SharedMemory()
     try:
         told = False
-        while not (selector.select(_LOOK_SECONDS) and os.read(0, 1) == b""):
+        while not (select.select([0], [], [], _LOOK_SECONDS)[0] and os.read(0, 1) == b""):
             _reap(child)
             memory.look()
             if child.returncode:
@@ -60,7 +59,9 @@ def _keep(command: List[str]) -> int:
                 os.write(1, STARTED)
                 told = True
     finally:
-        memory.forget(kill_below(os.getpid()))
+        mapped = shared_memory_below(os.getpid())
+        kill_below(os.getpid())
+        memory.forget(mapped)
     return child.returncode or 0
 
 
@@ -74,14 +75,12 @@ class _SharedMemory:
 
     def __init__(self) -> None:
         self._own: Set[Tuple[str, int]] = set()
-        self._known = _files()
-        self._looks: Dict[Tuple[str, int], int] = {}
+        self._looks = dict.fromkeys(_files(), _LOOKS_UNTIL_ASKED)
 
     def look(self) -> None:
-        self._looks = {file: self._looks.get(file, 0) + 1 for file in _files() - self._known}
-        asked = {file for file, looks in self._looks.items() if looks >= _LOOKS_UNTIL_ASKED}
+        self._looks = {file: self._looks.get(file, 0) + 1 for file in _files()}
+        asked = {file for file, looks in self._looks.items() if looks == _LOOKS_UNTIL_ASKED}
         if asked:
-            self._known |= asked
             mapped = shared_memory_below(os.getpid())
             self._own |= {file for file in asked if file[1] in mapped}
 
@@ -117,25 +116,17 @@ def _remove(paths: str) -> None:
         time.sleep(_LOOK_SECONDS)
 
 
-def _usual_signals() -> None:
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)
-
-
 def _reap(child: subprocess.Popen) -> None:
     """Wait for what has ended, so that no zombies stay: the command, and orphans, which became children of this one."""
-    child.poll()
-    while True:
-        try:
+    with contextlib.suppress(ChildProcessError):
+        while True:
             found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-        except ChildProcessError:
-            return
-        if found is None:
-            return
-        if found.si_pid == child.pid:
-            child.poll()
-        else:
-            os.waitpid(found.si_pid, os.WNOHANG)
+            if found is None:
+                return
+            if found.si_pid == child.pid:
+                child.poll()
+            else:
+                os.waitpid(found.si_pid, os.WNOHANG)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ bundle, with the same phases and iterations as rank 0 and with the memory of its
 """
 
 from abc import abstractmethod
-from typing import Any, Callable, Dict, Optional, Tuple, Type
+from typing import Any, Callable, Dict, List, Optional, Tuple, Type
 
 import torch.distributed as dist
 
@@ -18,7 +18,6 @@ from suite.worker.world import World
 
 #: the methods of a clock that all ranks call together
 _Call = Tuple[str, Tuple[Any, ...], Dict[str, Any]]
-_OVER: _Call = ("over", (), {})
 _NOTE_CPU = (
     "the trainer's work is done by processes of its own; resident memory is that of all of them on a node, shared "
     "evenly over its ranks"
@@ -114,7 +113,7 @@ class LedTrainer(Trainer):
         try:
             if self.world.rank == 0:
                 self.lead(clock, iterations)
-                _tell(self.world, _OVER)
+                _tell(self.world, None)
             else:
                 _follow(clock)
         finally:
@@ -123,15 +122,15 @@ class LedTrainer(Trainer):
 
 def _follow(clock: NullClock) -> None:
     """Do what rank 0's clock does until it says that all is over."""
-    heard = [_OVER]
     while True:
+        heard: List[Optional[_Call]] = [None]
         dist.broadcast_object_list(heard, src=0)
-        name, arguments, options = heard[0]
-        if name == _OVER[0]:
+        if heard[0] is None:
             return
+        name, arguments, options = heard[0]
         getattr(clock, name)(*arguments, **options)
 
 
-def _tell(world: World, call: _Call) -> None:
+def _tell(world: World, call: Optional[_Call]) -> None:
     if world.world_size > 1:
         dist.broadcast_object_list([call], src=0)

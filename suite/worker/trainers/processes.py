@@ -2,6 +2,7 @@
 
 import os
 import threading
+import time
 from contextlib import suppress
 from typing import Any, Dict, List, Optional, Set
 
@@ -13,18 +14,14 @@ _SAMPLE_SECONDS = 0.05
 def below(pid: int) -> List[int]:
     """Ids of all processes below this one, by the parents that the kernel tells now."""
     children: Dict[int, List[int]] = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            fields = _stat(int(name))
-            if fields:
-                children.setdefault(int(fields[1]), []).append(int(name))
-    found: List[int] = []
-    todo = [pid]
-    while todo:
-        todo_next = children.get(todo.pop(), [])
-        found += todo_next
-        todo += todo_next
-    return found
+    for each in map(int, filter(str.isdigit, os.listdir("/proc"))):
+        fields = _stat(each)
+        if fields:
+            children.setdefault(int(fields[1]), []).append(each)
+    found = [pid]
+    for each in found:  # which grows
+        found += children.get(each, ())
+    return found[1:]
 
 
 class Processes:
@@ -43,7 +40,8 @@ class Processes:
     def cpu_seconds(self) -> float:
         """Processor time that all of them have taken since they were first seen here, those that ended too."""
         self.refresh()
-        now = {pid: seconds for pid, seconds in ((pid, _cpu_seconds(pid)) for pid in self._pids) if seconds is not None}
+        found = {pid: _stat(pid) for pid in self._pids}
+        now = {pid: (int(fields[11]) + int(fields[12])) / _TICKS for pid, fields in found.items() if fields}
         self._ended_seconds += sum(seconds for pid, seconds in self._seconds.items() if pid not in now)
         self._seconds = now
         return self._ended_seconds + sum(now.values())
@@ -56,7 +54,7 @@ class Processes:
 
     def peak_resident_bytes(self) -> int:
         """Sum of the peak resident sets since the last reset; pages that processes share count in each."""
-        return sum(filter(None, map(_peak, self._pids)))
+        return sum(map(_peak, self._pids))
 
 
 class NodeMemory:
@@ -79,7 +77,8 @@ class NodeMemory:
     def reset(self) -> None:
         if self._processes is not None and self._resets:
             self._processes.reset_peaks()
-        self._used = self._used_now()
+        self._used = None
+        self._note()
 
     def refresh(self) -> None:
         if self._processes is not None:
@@ -100,34 +99,27 @@ class NodeMemory:
             "allocation_retries": None,
         }
 
-    def _used_now(self) -> Optional[int]:
-        return None if self._gpu is None else self._gpu.used_bytes()
-
     def _note(self) -> None:
-        used = self._used_now()
+        used = None if self._gpu is None else self._gpu.used_bytes()
         if used is not None:
             self._used = max(used, self._used or 0)
 
     def _sample(self) -> None:
-        pause = threading.Event()
-        while not pause.wait(_SAMPLE_SECONDS):
+        while True:
+            time.sleep(_SAMPLE_SECONDS)
             self._note()
 
 
-def kill_below(pid: int) -> Set[int]:
-    """Kill all processes below this one, and what they start meanwhile; files of /dev/shm that they had mapped."""
-    files: Set[int] = set()
+def kill_below(pid: int) -> None:
+    """Kill all processes below this one, and what they start meanwhile."""
     for _ in range(20):
         left = [each for each in below(pid) if _stat(each)[:1] not in ([], ["Z"])]
         if not left:
-            break
-        for each in left:
-            files |= _shared_memory(each)
+            return
         for each in left:
             with suppress(ProcessLookupError):
                 os.kill(each, 9)
-        threading.Event().wait(0.05)
-    return files
+        time.sleep(0.05)
 
 
 def shared_memory_below(pid: int) -> Set[int]:
@@ -137,32 +129,25 @@ def shared_memory_below(pid: int) -> Set[int]:
 
 def _stat(pid: int) -> List[str]:
     """Fields of /proc/pid/stat from the state on (proc(5), field 3); empty for a process that is gone."""
-    try:
-        with open("/proc/{}/stat".format(pid), "rb") as file:
-            return file.read().rpartition(b")")[2].decode().split()
-    except OSError:
-        return []
+    return _read(pid, "stat").rpartition(b")")[2].decode().split()
 
 
-def _cpu_seconds(pid: int) -> Optional[float]:
-    fields = _stat(pid)
-    return (int(fields[11]) + int(fields[12])) / _TICKS if fields else None
-
-
-def _peak(pid: int) -> Optional[int]:
-    try:
-        with open("/proc/{}/status".format(pid), "rb") as file:
-            text = file.read()
-    except OSError:
-        return None
-    return int(text.split(b"\nVmHWM:", 1)[1].split(None, 1)[0]) * 1024 if b"\nVmHWM:" in text else None
+def _peak(pid: int) -> int:
+    """0 of a process that is gone, or a zombie."""
+    text = _read(pid, "status")
+    return int(text.split(b"\nVmHWM:", 1)[1].split(None, 1)[0]) * 1024 if b"\nVmHWM:" in text else 0
 
 
 def _shared_memory(pid: int) -> Set[int]:
     """Files of /dev/shm in the maps of a process (proc(5)). By inode, because a semaphore is mapped before it has the
     name under which it stays."""
+    return {int(line.split()[4]) for line in _read(pid, "maps").splitlines() if b" /dev/shm/" in line}
+
+
+def _read(pid: int, name: str) -> bytes:
+    """A file of /proc/pid; empty for a process that is gone."""
     try:
-        with open("/proc/{}/maps".format(pid)) as file:
-            return {int(line.split()[4]) for line in file if " /dev/shm/" in line}
+        with open("/proc/{}/{}".format(pid, name), "rb") as file:
+            return file.read()
     except OSError:
-        return set()
+        return b""

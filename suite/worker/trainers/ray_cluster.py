@@ -77,13 +77,10 @@ class RayCluster:
         #: of this rank's own, removed with it, however it ends
         self.folder = use_own_folder()
         os.environ.update(_VARIABLES)
-        given = os.environ.get(ADDRESS_VARIABLE)
-        if given:
-            self.address = given
-            self.processes: Optional[Processes] = None
-            errors = [each for each in gathered(_no_ray_at(given), world) if each is not None]
-            if errors:
-                raise ConfigError(errors[0])
+        self.address = os.environ.get(ADDRESS_VARIABLE, "")
+        self.processes: Optional[Processes] = None
+        if self.address:
+            _raise_first("", gathered(_no_ray_at(self.address), world))
             return
         # Ray's head takes a token where it finds one in somebody's home, and those who connect do not look there
         token = gathered(secrets.token_hex(32), world)[0]
@@ -113,9 +110,8 @@ class RayCluster:
 
     def close(self) -> None:
         """End what was started here, on this rank's node; nothing where another rank started it, or nobody did."""
-        guardian, self._guardian = self._guardian, None
-        if guardian is not None:
-            guardian.close()
+        if self._guardian is not None:
+            self._guardian.close()
 
     def _start_all(self) -> str:
         """The head first, then the other nodes; its address. Every rank takes part."""
@@ -135,10 +131,10 @@ class RayCluster:
             # Ray uses the head's folder by its name on every node
             shared = os.path.join(self.folder, "ray") if os.path.exists(folder) else folder
             error = self._start(["--address", address], _own_address(address), shared)
-        errors = [each for each in gathered(error, world) if each is not None]
-        if errors:
+        errors = gathered(error, world)
+        if any(errors):
             self.close()
-            raise ConfigError("Ray did not start: {}".format(errors[0]))
+        _raise_first("Ray did not start: ", errors)
         return address
 
     def _start(self, arguments: List[str], own_address: str, folder: str) -> Optional[str]:
@@ -192,19 +188,21 @@ def gathered(value: Any, world: World) -> List[Any]:
     return values
 
 
+def _raise_first(what: str, errors: List[Optional[str]]) -> None:
+    for error in filter(None, errors):
+        raise ConfigError(what + error)
+
+
 def _no_ray_at(address: str) -> Optional[str]:
     """Why no Ray is reached there, or None: Ray itself asks again and again for longer than a run may take."""
     if address == "auto":
         return None  # Ray finds one on this machine, or says at once that there is none
     host, _, port = address.rpartition(":")
-    if not host or not port.isdigit() or int(port) > 65535 or "/" in host:
-        return "{}={} names no Ray: it wants HOST:PORT of a head; without it a run starts its own".format(
-            ADDRESS_VARIABLE, address
-        )
     try:
+        assert host, "no host"  # of which this machine would be made
         socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWER_SECONDS).close()
-    except OSError as error:
-        return "nothing answers at {}={} ({}); without that variable a run starts its own Ray".format(
+    except (AssertionError, OSError, OverflowError, ValueError) as error:
+        return "nothing answers at {}={} ({}); it wants HOST:PORT of a head, without it a run starts its own".format(
             ADDRESS_VARIABLE, address, error
         )
     return None

@@ -11,7 +11,7 @@ from suite.bundle.imported.record import MARK, Import, ImportedRecord, Told
 from suite.bundle.imported.steps import UnusableLog, read_steps
 from suite.bundle.imported.store import log_facts
 from suite.bundle.imported.timers import NAMES, OWN, WHOLE, WITHIN, Tool
-from suite.worker.trainers.nemo_rl.timers import TIMERS
+from suite.worker.trainers.nemo_rl.logged import TIMERS
 from tests.bundle.imported.made import PRINTED, TOLD, nemo_console, nemo_tracker, verl_console, verl_tracker
 
 
@@ -188,8 +188,8 @@ def test_what_a_log_may_take_of_memory_is_bounded(monkeypatch: pytest.MonkeyPatc
 def test_nemo_rls_timers_are_those_by_which_the_worker_reads_its_log() -> None:
     """The driver does not import the worker, so that the names stand twice."""
     names = NAMES["nemo-rl"]
-    for name, timer in TIMERS.items():
-        assert names.phase_of(name) == {None: OWN, "whole": WHOLE, "within": WITHIN}.get(timer.phase, timer.phase)
+    for name, phase in TIMERS.items():
+        assert names.phase_of(name) == {None: OWN, "whole": WHOLE, "within": WITHIN}.get(phase, phase)
 
 
 REAL = Path(__file__).resolve().parents[3] / "docs/results/trainers-grpo/runs/verl-1M-llama-n2-e7a096eb-r1"

@@ -4,11 +4,12 @@ Base is examples/configs/grpo_math_1B.yaml of v0.7.0. Imports nothing of NeMo-RL
 the image reads it.
 """
 
-from typing import Any, Dict, Iterator, List, Tuple
+from collections import defaultdict
+from itertools import count
+from typing import Any, DefaultDict, Dict, Iterator
 
 from suite.worker.asked import draw_prompts, scores_of_all
 from suite.worker.manifest import adamw, asked_iterations
-from suite.worker.rank import ConfigError
 from suite.worker.vllm_common import memory_share
 
 #: what the suite registers with NeMo-RL: an environment, and a processor of prompts
@@ -20,39 +21,28 @@ def configuration(manifest: Dict[str, Any], folder: str, base: str) -> Dict[str,
     """What differs from ``base``, the path of the example's own file, which it inherits from."""
     workload, work, measure = manifest["workload"], manifest["work"], manifest["measure"]
     group, options = workload["group"], workload["algorithm"]["options"]
-    length = workload["prompt_tokens"] + workload["new_tokens"]
     return {
         "defaults": base,
         "grpo": {
             "num_prompts_per_step": work["global_rollouts"] // group,
             "num_generations_per_prompt": group,
-            "max_rollout_turns": 1,
-            "max_num_epochs": 1,
             "max_num_steps": asked_iterations(manifest),
             "normalize_rewards": options["scale"],
             "use_leave_one_out_baseline": False,
             "val_period": 0,
-            "val_at_start": False,
-            "val_at_end": False,
             "seed": measure["seed"],
-            "use_dynamic_sampling": False,
-            "overlong_filtering": False,
             "skip_reference_policy_logprobs_calculation": options["kl_coefficient"] <= 0,
-            "async_grpo": {"enabled": False},
         },
         "loss_fn": {
             "reference_policy_kl_penalty": options["kl_coefficient"],
-            "reference_policy_kl_type": "k3",
             "ratio_clip_min": options["clip_low"],
             "ratio_clip_max": options["clip_high"],
             "token_level_loss": options["loss"] == "token",
         },
         "checkpointing": {"enabled": False},
-        "policy": _policy(manifest, folder, length),
+        "policy": _policy(manifest, folder),
         "data": {
-            "max_input_seq_length": length,
             "shuffle": False,
-            "num_workers": 1,
             "train": {
                 "dataset_name": DATASET,
                 "data_path": folder + "/prompts.jsonl",
@@ -62,68 +52,41 @@ def configuration(manifest: Dict[str, Any], folder: str, base: str) -> Dict[str,
                 "prompt_file": None,
                 "system_prompt_file": None,
             },
-            "validation": None,
             "default": None,
         },
-        "env": {REGISTERED: {"manifest": folder + "/manifest.json"}},
-        "logger": {
-            "log_dir": folder + "/logs",
-            "wandb_enabled": False,
-            "tensorboard_enabled": False,
-            "mlflow_enabled": False,
-            "swanlab_enabled": False,
-            "monitor_gpus": False,
-        },
+        "env": {REGISTERED: {}},
+        "logger": {"log_dir": folder + "/logs", "monitor_gpus": False},
         "cluster": {"gpus_per_node": manifest["layout"]["devices_per_node"], "num_nodes": 1},
     }
 
 
-def _policy(manifest: Dict[str, Any], folder: str, length: int) -> Dict[str, Any]:
+def _policy(manifest: Dict[str, Any], folder: str) -> Dict[str, Any]:
     workload, work, layout = manifest["workload"], manifest["work"], manifest["layout"]
-    model = folder + "/model"
     return {
-        "model_name": model,
-        "tokenizer": {"name": model},
+        "model_name": folder + "/model",
         "train_global_batch_size": work["global_rollouts"] // workload["optimizer_steps"],
         "train_micro_batch_size": work["micro_batch"],
-        "logprob_batch_size": work["micro_batch"],
-        "max_total_sequence_length": length,
-        "precision": "bfloat16",
+        "max_total_sequence_length": workload["prompt_tokens"] + workload["new_tokens"],
         "dtensor_cfg": {
-            "enabled": True,
             "cpu_offload": layout["offload_parameters"],
             "activation_checkpointing": layout["recompute"] == "full",
-            "tensor_parallel_size": 1,
-            "context_parallel_size": 1,
         },
-        "megatron_cfg": {"enabled": False},
-        "dynamic_batching": {"enabled": False},
         "sequence_packing": {"enabled": False},
         "max_grad_norm": workload["optimizer"]["gradient_clip"],
-        "optimizer": {"name": "torch.optim.AdamW", "kwargs": adamw(manifest)},
+        "optimizer": {"kwargs": adamw(manifest)},
         "scheduler": [
             {"name": "torch.optim.lr_scheduler.ConstantLR", "kwargs": {"factor": 1.0, "total_iters": 1}},
             {"milestones": []},
         ],
         "generation": {
-            "backend": "vllm",
             "max_new_tokens": workload["new_tokens"],
             "temperature": workload["ppo"]["temperature"],
-            "top_p": 1.0,
-            "top_k": None,
             "ignore_eos": True,
             "stop_token_ids": [],  # null would become the tokenizer's end, which ends a sample all the same
-            "stop_strings": None,
             "vllm_cfg": {
-                "async_engine": False,
-                "tensor_parallel_size": 1,
-                "pipeline_parallel_size": 1,
-                "max_model_len": length,
-                "enforce_eager": False,
                 "enable_vllm_metrics_logger": False,
                 **memory_share(manifest, "gpu_memory_utilization"),
             },
-            "colocated": {"enabled": True},
         },
     }
 
@@ -133,36 +96,23 @@ CHAT_TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% if not 
 
 
 def prompts(manifest: Dict[str, Any]) -> Iterator[Dict[str, Any]]:
-    """Every prompt of the run in order: ``iteration``, ``number`` of its first sample in that, ``tokens``."""
+    """Every prompt of the run in order: its ``number``, ``tokens``, and the ``scores`` of its samples."""
     from suite.worker.trainers.drawn_model import ordinary
 
-    group, vocab = manifest["workload"].get("group", 1), manifest["size"]["vocab"]
+    group, vocab, numbers = manifest["workload"].get("group", 1), manifest["size"]["vocab"], count()
     for iteration in range(asked_iterations(manifest)):
-        for place, row in enumerate(ordinary(draw_prompts(manifest, iteration)[::group], vocab).tolist()):
-            yield {"iteration": iteration, "number": place * group, "tokens": row}
+        rows = ordinary(draw_prompts(manifest, iteration)[::group], vocab).tolist()
+        for row, scores in zip(rows, scores_of_all(manifest, iteration).view(-1, group).tolist()):
+            yield {"number": next(numbers), "tokens": row, "scores": scores}
 
 
 class Rewards:
     """The manifest's score of each sample, whatever was generated. The samples of a prompt are told apart by the order
     in which they are asked for, so that a group has its scores, but which of them has which is the order of arrival."""
 
-    def __init__(self, manifest: Dict[str, Any]) -> None:
-        self._manifest = manifest
-        self._group = manifest["workload"].get("group", 1)
-        self._scores: Dict[int, List[float]] = {}
-        self._asked: Dict[Tuple[int, int], int] = {}
+    def __init__(self) -> None:
+        self._asked: DefaultDict[int, Iterator[int]] = defaultdict(count)
 
-    def next(self, iteration: int, number: int) -> float:
-        """Of the next sample of the prompt whose first sample has this number in its iteration.
-
-        Raises ConfigError where a prompt has more samples than the workload's group.
-        """
-        place = self._asked.get((iteration, number), 0)
-        if place >= self._group:
-            raise ConfigError(
-                "prompt {} of iteration {} has more than {} samples".format(number, iteration, self._group)
-            )
-        self._asked[iteration, number] = place + 1
-        if iteration not in self._scores:
-            self._scores[iteration] = scores_of_all(self._manifest, iteration).tolist()
-        return self._scores[iteration][number + place]
+    def next(self, prompt: Dict[str, Any]) -> float:
+        """Of the next sample of one of ``prompts``."""
+        return float(prompt["scores"][next(self._asked[prompt["number"]])])

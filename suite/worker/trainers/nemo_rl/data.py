@@ -15,7 +15,7 @@ from suite.worker.trainers.nemo_rl.configuration import Rewards
 
 
 class NumberedPrompts(RawDataset):
-    """Rows of ``iteration``, ``number`` and ``tokens``, in the manifest's order."""
+    """Rows as ``prompts`` gives them, in the manifest's order."""
 
     def __init__(self, data_path: str, **_: Any) -> None:
         from datasets import Dataset
@@ -33,7 +33,7 @@ def as_datum(row: Dict[str, Any], task: Any, tokenizer: Any, longest: Optional[i
     return {
         "message_log": [{"role": "user", "content": " ".join(map(str, row["tokens"])), "token_ids": tokens}],
         "length": len(tokens),
-        "extra_env_info": {"iteration": row["iteration"], "number": row["number"]},
+        "extra_env_info": {"number": row["number"], "scores": row["scores"]},
         "loss_multiplier": 1.0,
         "idx": index,
         "task_name": row["task_name"],
@@ -45,12 +45,11 @@ class NumberedEnvironment(EnvironmentInterface):
     """Ends every sample after its response, with the manifest's score of it."""
 
     def __init__(self, config: Dict[str, Any]) -> None:
-        with open(config["manifest"], encoding="utf-8") as file:
-            self._rewards = Rewards(json.load(file))
+        self._rewards = Rewards()
 
     def step(self, message_log_batch: List[Any], metadata: List[Dict[str, Any]]) -> Any:
         """One reward a sample, [b] fp32, and an observation without a token."""
-        scores = [self._rewards.next(each["iteration"], each["number"]) for each in metadata]
+        scores = [self._rewards.next(each) for each in metadata]
         nothing: List[Any] = [None] * len(scores)
         return EnvironmentReturn(
             observations=[{"role": "environment", "content": ""} for _ in scores],

@@ -4,18 +4,21 @@ In NeMo-RL's image. Its registries get the suite's environment and processor; ea
 step log as well.
 """
 
+import json
+import math
 import os
 import runpy
 import sys
 from functools import wraps
-from typing import Any, Callable, List, Mapping
+from typing import Any, Callable, Dict, List, Mapping, Optional
 
 from suite.worker.trainers.nemo_rl.configuration import REGISTERED
-from suite.worker.trainers.nemo_rl.logged import LOG_VARIABLE, StepSink
 
+#: The file of the step log.
+LOG_VARIABLE = "SUITE_STEP_LOG"
 ENVIRONMENT = "suite.worker.trainers.nemo_rl.data.NumberedEnvironment"
-#: what the logger is given of a step, in the order of grpo.py; the last one comes with ``step_finished``
-PREFIXES = ("train", "performance", "timing/train")
+#: what the logger is given of a step and is read, in the order of grpo.py; the last one comes with ``step_finished``
+PREFIXES = ("train", "timing/train")
 
 
 def source_folder() -> str:
@@ -25,13 +28,23 @@ def source_folder() -> str:
     return os.path.dirname(os.path.dirname(os.path.abspath(nemo_rl.__file__)))
 
 
-def told(log_metrics: Callable[..., Any], sink: StepSink) -> Callable[..., Any]:
-    """``Logger.log_metrics``, which writes what it is given of a step to the sink first."""
+def told(log_metrics: Callable[..., Any], path: str) -> Callable[..., Any]:
+    """``Logger.log_metrics``, which first adds a line to the step log for each step that is complete: its numbers as
+    ``prefix/name``, null where one is not finite."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    values: Dict[str, Optional[float]] = {}
 
     @wraps(log_metrics)
     def log(self: Any, metrics: Mapping[str, Any], step: int, prefix: str = "", *rest: Any, **options: Any) -> Any:
-        if prefix in PREFIXES:
-            sink.log(metrics, step, prefix, finished=bool(options.get("step_finished", False)))
+        for name, value in metrics.items() if prefix in PREFIXES else ():
+            if getattr(value, "shape", None) == ():  # a scalar of numpy or torch
+                value = value.item()
+            if isinstance(value, (int, float)):
+                values["{}/{}".format(prefix, name)] = value if math.isfinite(value) else None
+        if options.get("step_finished"):
+            line = json.dumps({"step": step, "values": values}, allow_nan=False)
+            os.write(descriptor, line.encode() + b"\n")
+            values.clear()
         return log_metrics(self, metrics, step, prefix, *rest, **options)
 
     return log
@@ -49,7 +62,7 @@ def main(arguments: List[str]) -> None:
     register_env(REGISTERED, ENVIRONMENT)
     ACTOR_ENVIRONMENT_REGISTRY[ENVIRONMENT] = PY_EXECUTABLES.SYSTEM
     register_processor(REGISTERED, as_datum)
-    Logger.log_metrics = told(Logger.log_metrics, StepSink(os.environ[LOG_VARIABLE]))
+    Logger.log_metrics = told(Logger.log_metrics, os.environ[LOG_VARIABLE])
     script = os.path.join(source_folder(), "examples", "run_grpo.py")
     sys.argv = [script, "--config", arguments[0]]
     runpy.run_path(script, run_name="__main__")

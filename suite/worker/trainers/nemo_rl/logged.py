@@ -1,70 +1,35 @@
-"""A trainer that times itself: its program, the steps that it logs, and the clock by which all ranks tell them.
+"""The step log of NeMo-RL (v0.7.0, nemo_rl/algorithms/grpo.py): its steps, their counts, and the timers by which a
+step's seconds become phases.
 
-``StepSink`` writes in the trainer's process; everything else is of the run's ranks.
+What each timer holds and waits for, the table of docs/trainers/nemo-rl.md says.
 """
 
 import json
 import math
 import os
-import subprocess
-import sys
-from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, Dict, Iterator, Mapping, Optional, Sequence
+from typing import Any, Dict, Iterator, Optional, Tuple
 
 from suite.worker.asked import expected_counts
 from suite.worker.rank import ConfigError
-from suite.worker.recorder import Recorder
-from suite.worker.trainers.clock import PhaseClock
-from suite.worker.trainers.guardian import STARTED
-from suite.worker.trainers.led import LeadingClock, led
-from suite.worker.trainers.scratch import Guarded
 
-#: The file of the step log, for the process that the leading rank starts.
-LOG_VARIABLE = "SUITE_STEP_LOG"
-#: Of events whose seconds and counts are from the trainer's own log.
-SOURCE = "trainer"
 #: Counts of an iteration's event that no log has.
 _UNKNOWN = ("padded_tokens", "optimizer_steps", "trainable_parameters", "total_parameters")
 #: Means of many samples are logged as floats of 32 bits.
 _ROUNDING = 1e-5
-_LAST_BYTES = 400
+#: Beside the phases: the timer of the whole step, and timers that lie within another.
+WHOLE, WITHIN = "whole", "within"
+#: Timers are read one after the other, so that parts may add up to a little more than the whole.
+_SLACK_SHARE, _SLACK_SECONDS = 0.01, 0.001
+_PREFIX = "timing/train/"
+_TRANSFER = _PREFIX + "prepare_for_generation/transfer_and_update_weights"
+_PREPARE_SCORE, _PREPARE_TRAIN = _PREFIX + "logprob_inference_prep", _PREFIX + "training_prep"
 
 
-@dataclass(frozen=True)
-class LoggedStep:
-    """One step as the trainer told it: its number from 1, and values by name, null where one was not finite."""
-
-    number: int
-    values: Mapping[str, Optional[float]]
+#: ``step``: its number from 1; ``values`` by name, null where one was not finite
+Step = Dict[str, Any]
 
 
-class StepSink:
-    """Appends a line to the step log for each step that is complete."""
-
-    def __init__(self, path: str) -> None:
-        self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        self._step: Optional[int] = None
-        self._values: Dict[str, Optional[float]] = {}
-
-    def log(self, values: Mapping[str, Any], step: int, prefix: str, finished: bool) -> None:
-        """What the trainer logs of ``step``, of which numbers are kept as ``prefix/name``.
-
-        ``finished``: nothing more of that step follows.
-        """
-        if step != self._step:
-            self._step, self._values = step, {}
-        for name, value in values.items():
-            if getattr(value, "shape", None) == ():  # a scalar of numpy or torch
-                value = value.item()
-            if isinstance(value, (int, float)):
-                self._values["{}/{}".format(prefix, name)] = value if math.isfinite(value) else None
-        if finished:
-            line = json.dumps({"step": step, "values": self._values}, allow_nan=False)
-            os.write(self._descriptor, line.encode() + b"\n")
-
-
-def read_steps(path: str) -> Iterator[Optional[LoggedStep]]:
+def read_steps(path: str) -> Iterator[Optional[Step]]:
     """The steps of a log that grows, each once: None where no further one is complete yet.
 
     Raises ConfigError for a step out of order.
@@ -78,20 +43,20 @@ def read_steps(path: str) -> Iterator[Optional[LoggedStep]]:
             if not text.endswith(b"\n"):
                 yield None
                 continue
-            line, text = json.loads(text.decode("utf-8")), b""
-            if line["step"] != number:
-                raise ConfigError("the step log is of step {} where {} follows".format(line["step"], number))
-            yield LoggedStep(number, line["values"])
+            step, text = json.loads(text.decode("utf-8")), b""
+            if step["step"] != number:
+                raise ConfigError("the step log is of step {} where {} follows".format(step["step"], number))
+            yield step
             number += 1
 
 
-def check_counts(step: LoggedStep, manifest: Dict[str, Any]) -> Dict[str, Optional[int]]:
+def check_counts(step: Step, manifest: Dict[str, Any]) -> Dict[str, Optional[int]]:
     """The counts of an iteration's event, null what is not logged. Samples are turns of one each; tokens are means over
     them, and a sum of all that is trained on.
 
     Raises ConfigError, with every number, unless they are the manifest's.
     """
-    values = {name: math.nan if value is None else value for name, value in step.values.items()}
+    values = {name: math.nan if value is None else value for name, value in step["values"].items()}
     samples = values.get("train/total_turns", math.nan)
     logged = {
         "samples": samples,
@@ -106,75 +71,52 @@ def check_counts(step: LoggedStep, manifest: Dict[str, Any]) -> Dict[str, Option
         if not math.isclose(number, asked[name], rel_tol=_ROUNDING)
     ]
     if wrong:
-        raise ConfigError("step {} of the log was not the manifest's work: {}".format(step.number, "; ".join(wrong)))
+        raise ConfigError("step {} of the log was not the manifest's work: {}".format(step["step"], "; ".join(wrong)))
     return {**dict.fromkeys(_UNKNOWN), **{name: asked[name] for name in logged}}
 
 
-class ToldClock(PhaseClock):
-    """The ranks of one run do each of these together. No phase is opened or closed: the log tells of whole iterations,
-    and so does the memory that was sampled meanwhile."""
-
-    def begin(self, iteration: int) -> None:
-        """From here on the trainer is at work on this iteration, until ``tell``."""
-        PhaseClock.begin(self, iteration)
-        self._memory.reset()
-
-    def beat(self) -> None:
-        self.meet()
-        PhaseClock.beat(self)
-
-    def tell(self, seconds: float, phases: Dict[str, float], counts: Any, stats: Any, **optional: Any) -> None:
-        """The iteration is over. Null counts are what the log does not tell."""
-        Recorder.stop(self)
-        self._seconds = seconds
-        here: Dict[str, Any] = {"iteration": self._progress.iteration}
-        for name, taken in phases.items():
-            self._log.emit("phase", phase=name, seconds=taken, wait_seconds=0.0, source=SOURCE, **here)
-        self._memory.refresh()
-        self._log.emit("memory", phase="other", **here, **self._memory.peaks())
-        Recorder.finish(self, counts, stats, source=SOURCE, **optional)
+#: The phase that each is part of; ``whole``; ``within`` another timer, and so in no sum; null: NeMo-RL's own work, in
+#: ``other``.
+TIMERS: Dict[str, Optional[str]] = {
+    _PREFIX + "total_step_time": WHOLE,
+    _PREFIX + "data_processing": None,
+    _PREFIX + "prepare_for_generation/total": "sync",
+    _TRANSFER: WITHIN,
+    _PREFIX + "generation": "generate",
+    _PREFIX + "reward_calculation": "reward",
+    _PREPARE_SCORE: "score",
+    _PREFIX + "policy_and_reference_logprobs": "score",
+    _PREFIX + "advantage_calculation": "reward",
+    _PREPARE_TRAIN: "train",
+    _PREFIX + "policy_training": "train",
+}
+_OPTIONAL = (_TRANSFER, _PREPARE_SCORE)
+#: parts of phases, as an event has them
+_DETAILS = {_TRANSFER: "sync/transfer", _PREPARE_SCORE: "score/prepare", _PREPARE_TRAIN: "train/prepare"}
 
 
-class LeadingToldClock(LeadingClock, ToldClock):
-    """Rank 0's: what it does, all ranks do."""
+def time_step(step: Step) -> Tuple[float, Dict[str, float], Dict[str, float]]:
+    """The step's seconds by NeMo-RL's own timers: the whole, by phase, and by ``phase/part``.
 
-    beat, tell = map(led, ("beat", "tell"))
-
-
-class Child:
-    """The trainer's program with all the processes that it starts, below a guardian, which ends them with the rank and
-    removes ``folder``. ``pid`` is the guardian's."""
-
-    def __init__(self, argv: Sequence[str], environment: Dict[str, str], folder: str) -> None:
-        path = os.path.join(folder, "output")
-        with open(path, "wb") as output:
-            self._guardian = Guarded(folder, argv, env=environment, stdout=subprocess.PIPE, stderr=output)
-        self._output = open(path, "rb")  # noqa: SIM115 - open as long as the run
-        self.pid, self._process = self._guardian.pid, self._guardian.process
-        self._word = self._process.stdout.fileno()
-        os.set_blocking(self._word, False)
-        self._last = b""
-        self._ended_well = False
-
-    def copy_output(self) -> bool:
-        """Put what it has printed meanwhile on this rank's standard error; whether that was anything."""
-        data = self._output.read()
-        self._last = (self._last + data)[-_LAST_BYTES:]
-        sys.stderr.write(data.decode("utf-8", "replace"))
-        sys.stderr.flush()
-        return bool(data)
-
-    def exit_code(self) -> Optional[int]:
-        """Of the program; None while it runs. The guardian says so when it has ended well, and ends itself where it has
-        not."""
-        with suppress(BlockingIOError):
-            self._ended_well = self._ended_well or os.read(self._word, len(STARTED)) == STARTED
-        return 0 if self._ended_well else self._process.poll()
-
-    def last_line(self) -> str:
-        self.copy_output()
-        lines = [line.strip() for line in self._last.decode("utf-8", "replace").splitlines() if line.strip()]
-        return lines[-1] if lines else ""
-
-    def close(self) -> None:
-        self._guardian.close()
+    Raises ConfigError for a timer that is missing, not finite or negative, and for parts longer than the whole.
+    """
+    missing = [name for name in TIMERS if name not in _OPTIONAL and name not in step["values"]]
+    if missing:
+        raise ConfigError(
+            "step {} of the log has no {}: a version that logs by other names?".format(step["step"], ", ".join(missing))
+        )
+    phases: Dict[Optional[str], float] = {}
+    taken = {name: step["values"][name] for name in TIMERS if name in step["values"]}
+    for name, seconds in taken.items():
+        if seconds is None or seconds < 0:
+            raise ConfigError("step {} of the log took {} in {}".format(step["step"], seconds, name))
+        phases[TIMERS[name]] = phases.get(TIMERS[name], 0.0) + seconds
+    whole = phases.pop(WHOLE)
+    for no_phase in (WITHIN, None):
+        phases.pop(no_phase, None)
+    parts = math.fsum(phases.values())
+    if whole <= 0 or parts > whole * (1 + _SLACK_SHARE) + _SLACK_SECONDS:
+        raise ConfigError(
+            "the phases of step {} of the log take {:.6g} s, the step {:.6g} s".format(step["step"], parts, whole)
+        )
+    return whole, phases, {part: taken[name] for name, part in _DETAILS.items() if name in taken}

@@ -2,30 +2,63 @@
 
 import json
 import os
+import subprocess
 import sys
 import tempfile
 import time
 from types import SimpleNamespace
-from typing import Any, Dict, Iterator, List
+from typing import Any, Dict, Iterator, List, Optional
 
 import torch
 
-from suite.worker.rank import LAUNCH_VARIABLES, ConfigError
-from suite.worker.trainers.clock import NullClock
-from suite.worker.trainers.led import LedTrainer
-from suite.worker.trainers.nemo_rl import logged
+from suite.worker.rank import LAUNCH_VARIABLES
+from suite.worker.recorder import Recorder
+from suite.worker.trainers.clock import NullClock, PhaseClock
+from suite.worker.trainers.led import LeadingClock, LedTrainer, led
 from suite.worker.trainers.nemo_rl.configuration import CHAT_TEMPLATE, configuration, prompts
-from suite.worker.trainers.nemo_rl.logged import Child, LeadingToldClock, ToldClock
-from suite.worker.trainers.nemo_rl.timers import time_step
+from suite.worker.trainers.nemo_rl.entry import LOG_VARIABLE, source_folder
+from suite.worker.trainers.nemo_rl.logged import Step, check_counts, read_steps, time_step
 from suite.worker.trainers.processes import Processes
 from suite.worker.trainers.ray_cluster import gathered
-from suite.worker.trainers.scratch import ROOT
+from suite.worker.trainers.scratch import ROOT, Guarded
 
 _STATISTICS = {"loss": "train/loss", "gradient_norm": "train/grad_norm", "reward": "train/reward"}
+#: of events whose seconds and counts are from the trainer's own log
+SOURCE = "trainer"
+_LAST_BYTES = 400
 _POLL_SECONDS = 0.05
 _BEAT_SECONDS = 5.0
-#: A program that has logged its last step may take this long to come down by itself.
-_DOWN_SECONDS = 120.0
+
+
+class ToldClock(PhaseClock):
+    """The ranks of one run do each of these together. No phase is opened or closed: the log tells of whole iterations,
+    and so does the memory that was sampled meanwhile."""
+
+    def begin(self, iteration: int) -> None:
+        """From here on the trainer is at work on this iteration, until ``tell``."""
+        PhaseClock.begin(self, iteration)
+        self._memory.reset()
+
+    def beat(self) -> None:
+        self.meet()
+        PhaseClock.beat(self)
+
+    def tell(self, seconds: float, phases: Dict[str, float], counts: Any, stats: Any, **optional: Any) -> None:
+        """The iteration is over. Null counts are what the log does not tell."""
+        Recorder.stop(self)
+        self._seconds = seconds
+        here: Dict[str, Any] = {"iteration": self._progress.iteration}
+        for name, taken in phases.items():
+            self._log.emit("phase", phase=name, seconds=taken, wait_seconds=0.0, source=SOURCE, **here)
+        self._memory.refresh()
+        self._log.emit("memory", phase="other", **here, **self._memory.peaks())
+        Recorder.finish(self, counts, stats, source=SOURCE, **optional)
+
+
+class LeadingToldClock(LeadingClock, ToldClock):
+    """Rank 0's: what it does, all ranks do."""
+
+    beat, tell = map(led, ("beat", "tell"))
 
 
 class NemoRlTrainer(LedTrainer):
@@ -45,19 +78,15 @@ class NemoRlTrainer(LedTrainer):
         program.processes = Processes(gathered(program.pid, self.world)[0])
         return program
 
-    def write(self, folder: str) -> None:
-        """On rank 0, beside the model: configuration as JSON, which is YAML too; prompts one a line."""
-        from suite.worker.trainers.nemo_rl.entry import source_folder
-
+    def command(self, folder: str) -> List[str]:
+        """On rank 0: the program with its arguments; its configuration, as JSON, which is YAML too, and prompts."""
         base = os.path.join(source_folder(), "examples", "configs", "grpo_math_1B.yaml")
-        with open(os.path.join(folder, "config.yaml"), "w", encoding="utf-8") as file:
+        path = os.path.join(folder, "config.yaml")
+        with open(path, "w", encoding="utf-8") as file:
             json.dump(configuration(self.manifest, folder, base), file, indent=1)
         with open(os.path.join(folder, "prompts.jsonl"), "w", encoding="utf-8") as file:
             file.writelines(json.dumps(row) + "\n" for row in prompts(self.manifest))
-
-    def command(self, folder: str) -> List[str]:
-        """On rank 0: the program with its arguments."""
-        return [sys.executable, "-m", "suite.worker.trainers.nemo_rl.entry", os.path.join(folder, "config.yaml")]
+        return [sys.executable, "-m", "suite.worker.trainers.nemo_rl.entry", path]
 
     def build(self) -> None:
         """Nothing: the program builds in its own processes."""
@@ -65,61 +94,62 @@ class NemoRlTrainer(LedTrainer):
     def lead(self, clock: NullClock, iterations: int) -> None:
         """See ``LedTrainer``. Raises ConfigError for a log that cannot be trusted, RuntimeError where it ends early."""
         assert isinstance(clock, LeadingToldClock), "rank 0 leads"
-        child: Child = self.cluster
-        steps = logged.read_steps(os.path.join(self._folder, "steps.jsonl"))
-        beaten, alive = time.monotonic(), False
+        steps = read_steps(os.path.join(self._folder, "steps.jsonl"))
         for done in range(iterations):
             clock.begin(done)
-            while True:
-                code = child.exit_code()  # asked before the log is read, so that nothing of it is missed
-                step = next(steps)
-                if step is not None:
-                    break
-                if code is not None:
-                    raise RuntimeError(
-                        "nemo-rl ended with code {} after {} of {} steps; it said last: {}".format(
-                            code, done, iterations, child.last_line()
-                        )
-                    )
-                alive = child.copy_output() or alive
-                if alive and time.monotonic() - beaten > _BEAT_SECONDS:
-                    clock.beat()
-                    beaten, alive = time.monotonic(), False
-                time.sleep(_POLL_SECONDS)
-            timed, counts = time_step(step), logged.check_counts(step, self.manifest)
-            stats = {name: step.values.get(theirs) for name, theirs in _STATISTICS.items()}
-            clock.tell(timed.seconds, timed.phases, counts, stats, details=timed.details)
-        _await_end(child)
-        if next(steps) is not None:
-            raise ConfigError("nemo-rl logged a step more than the {} asked for".format(iterations))
+            step = self._next(steps, clock, "after {} of {} steps".format(done, iterations))
+            (seconds, phases, details), counts = time_step(step), check_counts(step, self.manifest)
+            stats = {name: step["values"].get(theirs) for name, theirs in _STATISTICS.items()}
+            clock.tell(seconds, phases, counts, stats, details=details)
 
-    def _start(self) -> Child:
+    def _next(self, steps: Iterator[Optional[Step]], clock: LeadingToldClock, when: str) -> Step:
+        """Wait for it, as long as the program is there; what that prints meanwhile is a sign of life."""
+        beaten, alive = time.monotonic(), False
+        guardian: subprocess.Popen = self.cluster.process
+        while True:
+            # Asked before the log is read, so that nothing of it is missed. The guardian says when the program has
+            # ended well, and ends itself where it has not.
+            self._ended_well = self._ended_well or bool(guardian.stdout.read())
+            code = 0 if self._ended_well else guardian.poll()
+            step = next(steps)
+            if step is not None:
+                return step
+            alive = self._copy_output() or alive
+            if code is not None:
+                last = self._last.decode("utf-8", "replace").rstrip().rpartition("\n")[2].strip()
+                raise RuntimeError("nemo-rl ended with code {} {}; it said last: {}".format(code, when, last))
+            if alive and time.monotonic() - beaten > _BEAT_SECONDS:
+                clock.beat()
+                beaten, alive = time.monotonic(), False
+            time.sleep(_POLL_SECONDS)
+
+    def _copy_output(self) -> bool:
+        """Put what it has printed meanwhile on this rank's standard error; whether that was anything."""
+        data = self._output.read()
+        self._last = (self._last + data)[-_LAST_BYTES:]
+        sys.stderr.buffer.write(data)
+        sys.stderr.flush()
+        return bool(data)
+
+    def _start(self) -> Guarded:
+        """The program with all the processes that it starts, which end with the rank, as its folder does."""
         from suite.worker.trainers.drawn_model import write_model
 
         self._folder = folder = tempfile.mkdtemp(prefix="nemo-rl-")
         size, seed = self.manifest["size"], self.manifest["measure"]["seed"]
         write_model(os.path.join(folder, "model"), size, seed, torch.bfloat16, chat_template=CHAT_TEMPLATE)
-        self.write(folder)
-        # the environment that scores samples reads it
-        with open(os.path.join(folder, "manifest.json"), "w", encoding="utf-8") as file:
-            json.dump(self.manifest, file)
         # without what is of this run's ranks, and not of the trainer's own
         environment = {name: value for name, value in os.environ.items() if name not in LAUNCH_VARIABLES}
-        environment[logged.LOG_VARIABLE] = os.path.join(folder, "steps.jsonl")
+        environment[LOG_VARIABLE] = os.path.join(folder, "steps.jsonl")
         environment["TOKENIZERS_PARALLELISM"] = "false"
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, [ROOT, os.environ.get("PYTHONPATH")]))
-        return Child(self.command(folder), environment, folder)
-
-
-def _await_end(child: Child) -> None:
-    """Every step was told; a program that then ends badly, or does not end, changes no figure."""
-    until = time.monotonic() + _DOWN_SECONDS
-    while child.exit_code() is None and time.monotonic() < until:
-        child.copy_output()
-        time.sleep(_POLL_SECONDS)
-    code = child.exit_code()
-    if code != 0:
-        print("nemo-rl ended with code {} after its last step".format(code), file=sys.stderr)
+        path = os.path.join(folder, "output")
+        with open(path, "wb") as output:
+            program = Guarded(folder, self.command(folder), env=environment, stdout=subprocess.PIPE, stderr=output)
+        os.set_blocking(program.process.stdout.fileno(), False)
+        self._output = open(path, "rb")  # noqa: SIM115 - open as long as the run
+        self._last, self._ended_well = b"", False
+        return program
 
 
 def differences(manifest: Dict[str, Any]) -> Iterator[str]:

@@ -4,12 +4,11 @@ OpenRLHF loads this file by its own option, ``--train.agent_func_path``. Everyth
 its prompt's label, so that the same file serves every run.
 """
 
+import json
 from copy import deepcopy
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict
 
 from openrlhf.utils.agent import SingleTurnAgentExecutor
-
-from suite.worker.trainers.openrlhf.counting import Label
 
 
 class AgentExecutor(SingleTurnAgentExecutor):
@@ -21,22 +20,20 @@ class AgentExecutor(SingleTurnAgentExecutor):
 
     async def execute(self, prompt: str, label: str, sampling_params: Any, *arguments: Any, **options: Any) -> Any:
         """As the parent's; the samples of a prompt are begun in their order, all in one engine."""
-        known = Label.read(label)
+        known = json.loads(label)
         row = self._begun.get(label, 0)
         self._begun[label] = row + 1
         forced = deepcopy(sampling_params)
-        forced.min_tokens = forced.max_tokens = known.new_tokens[row]
+        forced.min_tokens = forced.max_tokens = known["new_tokens"][row]
         forced.ignore_eos = True
         output = await super().execute(prompt, label, forced, *arguments, **options)
         output["reward"] = output["scores"] = self._score(known, row, output)
-        output["label"] = known.of_sample(row)
+        output["label"] = json.dumps({**known, "first": known["first"] + row})
         return output
 
     @staticmethod
-    def _score(known: Label, row: int, output: Dict[str, Any]) -> float:
-        scores: Optional[List[float]] = known.scores
-        if scores is not None:
-            return scores[row]
+    def _score(known: Dict[str, Any], row: int, output: Dict[str, Any]) -> float:
+        if known["scores"] is not None:
+            return known["scores"][row]
         first, end = output["action_ranges"][0]
-        below = sum(token < known.threshold for token in output["observation_tokens"][first:end])
-        return below / (end - first)
+        return sum(token < known["threshold"] for token in output["observation_tokens"][first:end]) / (end - first)

@@ -8,13 +8,14 @@ import os
 import queue
 import time
 from bisect import bisect_right
+from collections import Counter
 from types import SimpleNamespace
 from typing import Any, Callable, Dict, List, Tuple
 
-from suite.worker.rank import ConfigError
+from suite.worker.trainers.clock import NullClock
 from suite.worker.trainers.iteration import after, before
-from suite.worker.trainers.openrlhf.counting import Label
-from suite.worker.trainers.openrlhf.hooks import Done, Rounds
+from suite.worker.trainers.openrlhf.counting import label_of
+from suite.worker.trainers.openrlhf.hooks import Rounds
 
 Interval = Tuple[float, float]
 #: how long the trainer waits for samples before it looks whether there is still a generator
@@ -34,11 +35,8 @@ def write_times(actor: Any, path: str) -> None:
 
 def read_times(path: str, now: float) -> List[Interval]:
     """When each batch began and ended; one that is under way ends now."""
-    try:
-        with open(path, encoding="utf-8") as file:
-            times = [float(line) for line in file]
-    except FileNotFoundError:
-        return []
+    with open(path, encoding="utf-8") as file:
+        times = [float(line) for line in file]
     if len(times) % 2:
         times.append(now)
     return list(zip(times[::2], times[1::2]))
@@ -61,36 +59,27 @@ class Periods:
     def __init__(self, trainer: Any, generator: Any, state: Rounds, path: str, ranks: Dict[str, int]) -> None:
         """``ranks``: devices by role; ``path``: what the generator writes."""
         self._state, self._path, self._ranks = state, path, ranks
-        self._trainer, self._generator = trainer, generator
+        self._generator = generator
         self._publications: List[float] = []  # when each ended, before the lock was given back
         self._received: List[Interval] = []  # when vLLM was given weights
         self._batch: List[Any] = []
         self._batches = 0
         self._asked_lock = self._had_lock = self._stepped = self._began = 0.0
-        self._hook()
+        self._hook(trainer, state)
 
-    def run(self) -> None:
-        """Until the last period is over. Begins as ``PPOTrainerAsync.fit`` does without a checkpoint (:342)."""
+    def start(self, clock: NullClock) -> None:
+        """Have batches generated, as ``PPOTrainerAsync.fit`` does without a checkpoint (:342)."""
+        self._clock = clock
         self._running = self._generator.fit.remote(episode=0, total_consumed_prompts=0)
-        try:
-            self._trainer.fit()
-        except Done:
-            return
 
-    def _hook(self) -> None:
-        trainer, state = self._trainer, self._state
+    def _hook(self, trainer: Any, state: Rounds) -> None:
         publish, queue_get, lock = trainer.broadcast_to_vllm, trainer.rollout_queue.get, trainer.vllm_lock
 
         def taken(block: bool = True) -> Any:
             with state.clock.phase("generate"):
                 found = self._wait(queue_get)
-            if isinstance(found, str):
-                raise ConfigError("the generator ran out of prompts")
             self._batch, self._batches = found[0], self._batches + 1
             return found
-
-        def step_begins(*_: Any, **__: Any) -> None:
-            self._stepped = time.monotonic()
 
         def published() -> None:
             self._asked_lock = time.monotonic()
@@ -109,7 +98,7 @@ class Periods:
             return lock.release.remote()
 
         trainer.rollout_queue.get, trainer.broadcast_to_vllm = taken, published
-        before(trainer, "train_step", step_begins)
+        before(trainer, "train_step", lambda *_, **__: setattr(self, "_stepped", time.monotonic()))
         before(trainer.actor_model_group, "async_run_method", is_asked)
         trainer.vllm_lock = SimpleNamespace(acquire=lock.acquire, release=SimpleNamespace(remote=released))
 
@@ -123,7 +112,7 @@ class Periods:
 
                 ended, _ = ray.wait([self._running], timeout=0)
                 ray.get(ended)
-                self._state.beat()
+                self._clock.beat()
 
     def _end_period(self) -> None:
         """The first publication ends the fill and begins iteration 0; each later one ends one and begins the next."""
@@ -131,10 +120,9 @@ class Periods:
         if state.iteration >= 0:
             ended = time.monotonic()
             state.clock.stop()
-            state.tally.take_samples(self._batch, self._batches - 1)
-            state.finish(asynchronous=self._account(ended))
+            state.finish(self._batch, self._batches - 1, asynchronous=self._account(ended))
         else:
-            state.start()
+            state.clock = self._clock
         state.go_on()
         self._began = time.monotonic()
 
@@ -143,22 +131,17 @@ class Periods:
         generated = read_times(self._path, ended)
         generating = busy_seconds(generated + self._received[-2:], self._began, ended)
         training = busy_seconds([(self._stepped, ended)], self._began, ended) - (self._had_lock - self._asked_lock)
+        busy = {"generation": generating, "training": max(0.0, training)}
         return {
             "publication": len(self._publications),
             "staleness": self._staleness(generated),
-            "roles": {"generation": self._role("generation", generating), "training": self._role("training", training)},
+            "roles": {
+                name: {"ranks": ranks, "busy_seconds": busy[name] * ranks} for name, ranks in self._ranks.items()
+            },
         }
-
-    def _role(self, name: str, seconds: float) -> Dict[str, Any]:
-        ranks = self._ranks[name]
-        return {"ranks": ranks, "busy_seconds": max(0.0, seconds) * ranks}
 
     def _staleness(self, generated: List[Interval]) -> Dict[str, int]:
         """Samples by how many publications their weights were behind those that were trained on them."""
         trained = len(self._publications) - 1
-        found: Dict[str, int] = {}
-        for sample in self._batch:
-            began, _ = generated[Label.read(sample.labels[0]).batch]
-            age = str(trained - bisect_right(self._publications, began))
-            found[age] = found.get(age, 0) + 1
-        return found
+        began = [generated[label_of(sample)["batch"]][0] for sample in self._batch]
+        return Counter(str(trained - bisect_right(self._publications, each)) for each in began)

@@ -1,36 +1,41 @@
 """What OpenRLHF generates and trains on, by the manifest: prompts with labels of their samples, and a count."""
 
 import json
-from dataclasses import asdict, dataclass
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Tuple
 
 import torch
 
 from suite.worker.asked import draw_prompts, sample_lengths, scores_of_all
 from suite.worker.rank import ConfigError
-from suite.worker.trainers.drawn_model import as_text, ordinary
+from suite.worker.trainers.drawn_model import ordinary
 from suite.worker.trainers.iteration import Tally
 from suite.worker.world import World
 
 
 def rows(manifest: Dict[str, Any], batches: int) -> List[Dict[str, str]]:
-    """A prompt each, in the order in which they are to be generated: ``input`` and ``label``."""
+    """A prompt each, in the order in which they are to be generated: ``input`` and ``label``.
+
+    A label is JSON of the samples ``first``, ``first + 1``, ... of ``batch`` (counted from 0 with the fill): their
+    ``new_tokens``, forced, and ``scores``, null where a score is the share of tokens below ``threshold``. A finished
+    sample's has its own number in ``first``.
+    """
     found = []
     prompts, responses = sample_lengths(manifest["workload"], manifest["work"])
-    group = manifest["workload"].get("group", 1)
-    reward, vocab = manifest["workload"]["reward"], manifest["size"]["vocab"]
+    group, reward = manifest["workload"].get("group", 1), manifest["workload"]["reward"]
     for batch in range(batches):
-        texts = as_text(draw_prompts(manifest, batch), vocab)
-        known = reward["kind"] != "token-below"
-        scores = scores_of_all(manifest, batch).tolist() if known else None
+        tokens = ordinary(draw_prompts(manifest, batch), manifest["size"]["vocab"]).tolist()
+        scores = None if reward["kind"] == "token-below" else scores_of_all(manifest, batch).tolist()
         for first in range(0, len(prompts), group):
             own = slice(first, first + group)
-            label = Label(
-                batch, first, responses[own], None if scores is None else scores[own], reward.get("threshold", 0)
-            )
-            words = texts[first].split(" ")[: prompts[first]]
-            found.append({"input": " ".join(words), "label": label.write()})
+            label = {"batch": batch, "first": first, "new_tokens": responses[own]}
+            label.update(scores=scores and scores[own], threshold=reward.get("threshold"))
+            found.append({"input": " ".join(map(str, tokens[first][: prompts[first]])), "label": json.dumps(label)})
     return found
+
+
+def label_of(sample: Any) -> Dict[str, Any]:
+    """Of an experience of OpenRLHF's of one sample."""
+    return json.loads(sample.labels[0])
 
 
 def loader(manifest: Dict[str, Any], batches: int, strategy: Any, tokenizer: Any) -> Tuple[Any, None, int]:
@@ -44,33 +49,6 @@ def loader(manifest: Dict[str, Any], batches: int, strategy: Any, tokenizer: Any
     return StatefulDataLoader(data, batch_size=1, shuffle=False, collate_fn=data.collate_fn), None, steps
 
 
-@dataclass(frozen=True)
-class Label:
-    """The samples ``first``, ``first + 1``, ... of ``batch`` (counted from 0 with the fill), one for each length.
-
-    ``new_tokens``: forced, one for each sample; ``scores``: one for each, or None where a score is the share of tokens
-    below ``threshold``. In a finished sample's label there is one sample left, its own.
-    """
-
-    batch: int
-    first: int
-    new_tokens: List[int]
-    scores: Optional[List[float]]
-    threshold: int = 0
-
-    @classmethod
-    def read(cls, text: str) -> "Label":
-        return cls(**json.loads(text))
-
-    def write(self) -> str:
-        return json.dumps(asdict(self))
-
-    def of_sample(self, row: int) -> str:
-        """The text of this label for its ``row``-th sample alone."""
-        scores = None if self.scores is None else [self.scores[row]]
-        return Label(self.batch, self.first + row, [self.new_tokens[row]], scores, self.threshold).write()
-
-
 class Count(Tally):
     """Over all ranks: the controller sees every sample."""
 
@@ -78,18 +56,17 @@ class Count(Tally):
         """``total`` parameters, of which ``trainable`` train."""
         super().__init__(manifest, world)
         self._manifest = manifest
-        self._parameters = (trainable, total)
+        self.parameters = (trainable, total)
 
     def take_samples(self, samples: List[Any], batch: int) -> None:
         """OpenRLHF's experiences of one sample each, before they are scored. Raises ConfigError for other samples than
         those of this ``batch``, each once, with the lengths that were forced on them."""
-        numbers = sorted(Label.read(sample.labels[0]).first for sample in samples)
-        found = {Label.read(sample.labels[0]).batch for sample in samples}
-        if found != {batch} or numbers != list(range(len(self._prompts))):
-            raise ConfigError("batch {} is not of its {} samples, each once".format(batch, len(self._prompts)))
+        labels = [label_of(sample) for sample in samples]
+        wanted = [(batch, number) for number in range(len(self._prompts))]
+        if sorted((label["batch"], label["first"]) for label in labels) != wanted:
+            raise ConfigError("batch {} is not of its {} samples, each once".format(batch, len(wanted)))
         rows = ordinary(draw_prompts(self._manifest, batch), self._manifest["size"]["vocab"])
-        for sample in samples:
-            number = Label.read(sample.labels[0]).first
+        for number, sample in zip((label["first"] for label in labels), samples):
             tokens, response = sample.sequences[0], int(sample.action_mask.sum())
             prompt = tokens.numel() - response
             self.add_sample(number, prompt, response)
@@ -97,13 +74,7 @@ class Count(Tally):
                 raise ConfigError("sample {} does not begin with its prompt".format(number))
 
     def take_training(self, actors: List[Dict[str, Any]]) -> None:
-        """What the ranks of the policy read from their probes. Raises ConfigError unless all made as many steps."""
-        steps = {each["steps"] for each in actors}
-        if len(steps) != 1:
-            raise ConfigError("the policy's ranks made {} optimizer steps".format(sorted(steps)))
-        self.optimizer_steps = steps.pop()
+        """What the ranks of the policy read from their probes."""
+        self.optimizer_steps = actors[0]["steps"]
         self.trained_tokens = sum(each["tokens"] for each in actors)
         self.padded_tokens = sum(each["padding"] for each in actors)
-
-    def close(self) -> Dict[str, int]:
-        return self.own_counts(*self._parameters)

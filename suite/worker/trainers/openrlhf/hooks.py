@@ -6,12 +6,12 @@ that it calls the clock itself. Everything is hooked on the object.
 
 from typing import Any, Callable, Dict, List
 
-from suite.worker.trainers.clock import NullClock
 from suite.worker.trainers.iteration import IterationState, Piece, after, before, finite
 from suite.worker.trainers.openrlhf import probe
 from suite.worker.trainers.openrlhf.counting import Count
 
 _STATISTICS = {
+    "loss": "policy_loss",
     "policy_loss": "policy_loss",
     "value_loss": "critic_loss",
     "gradient_norm": "actor_grad_norm",
@@ -29,20 +29,8 @@ class Rounds(IterationState):
 
     def __init__(self, count: Count, iterations: int) -> None:
         super().__init__(count)
-        self._given = NullClock()
         self.iterations = iterations
         self.parts: Dict[str, float] = {}
-
-    def give(self, clock: NullClock) -> None:
-        """The run's clock: it hears of life at once, and of phases from ``start`` on."""
-        self._given = clock
-
-    def start(self) -> None:
-        """What follows is timed."""
-        self.clock = self._given
-
-    def beat(self) -> None:
-        self._given.beat()
 
     def go_on(self) -> None:
         """Begin the next iteration, or end the trainer's endless loop."""
@@ -50,11 +38,12 @@ class Rounds(IterationState):
             raise Done
         self.begin()
 
-    def finish(self, **optional: Any) -> None:
-        """The iteration's counts, statistics and parts; its time was stopped before."""
+    def finish(self, samples: List[Any], batch: int, **optional: Any) -> None:
+        """The iteration's counts, statistics and parts. ``samples``: those of this ``batch``, which were trained on."""
+        self.tally.take_samples(samples, batch)
         stats = {name: self.logged.get(key) for name, key in _STATISTICS.items()}
-        stats["loss"] = stats["policy_loss"]
-        self.clock.finish(self.tally.close(), finite(stats), details=self.parts, **optional)
+        counts = self.tally.own_counts(*self.tally.parameters)
+        self.clock.finish(counts, finite(stats), details=self.parts, **optional)
 
 
 def hook_experience(maker: Any, state: Rounds) -> None:
@@ -74,21 +63,18 @@ def hook_training(trainer: Any, state: Rounds) -> None:
 
     def note(status: Dict[str, Any], *_: Any, **__: Any) -> None:
         state.logged.update(status)
-        state.parts = read_training(trainer, state.tally)
+        policies = ask_all(trainer.actor_model_group, probe.read)
+        state.tally.take_training(policies)
+        state.parts = _slowest("train/", policies)
+        if trainer.critic_model_group is not None:
+            state.parts.update(_slowest("train/critic-", ask_all(trainer.critic_model_group, probe.read)))
 
     after(trainer, "ppo_train", note)
 
 
-def read_training(trainer: Any, count: Count) -> Dict[str, float]:
-    """Have the actors' probes read: counts go to ``count``; seconds by part of training, of the slowest rank."""
-    policies = ask_all(trainer.actor_model_group, probe.read)
-    critics = [] if trainer.critic_model_group is None else ask_all(trainer.critic_model_group, probe.read)
-    count.take_training(policies)
-    parts = {}
-    for prefix, ranks in (("train/", policies), ("train/critic-", critics)):
-        for part in ranks[0]["seconds"] if ranks else ():
-            parts[prefix + part] = max(each["seconds"][part] for each in ranks)
-    return parts
+def _slowest(prefix: str, ranks: List[probe.Facts]) -> Dict[str, float]:
+    """Seconds by part of training, of the rank that was slowest in it."""
+    return {prefix + part: max(each["seconds"][part] for each in ranks) for part in ranks[0]["seconds"]}
 
 
 def ask_all(group: Any, question: Callable[[Any], Any]) -> List[Any]:
@@ -107,13 +93,12 @@ def hook_rounds(trainer: Any, state: Rounds) -> None:
     def generated(*arguments: Any, **options: Any) -> Any:
         if state.iteration >= 0:
             state.clock.stop()
-            state.tally.take_samples(samples, state.iteration)
-            state.finish()
+            state.finish(samples, state.iteration)
         state.go_on()
         found = generate(*arguments, **options)
         samples[:] = found[0]
         return found
 
     generator.generate_samples = generated
-    before(generator, "_process_response_into_experience", lambda *_, **__: state.beat())
+    before(generator, "_process_response_into_experience", lambda *_, **__: state.clock.beat())
     trainer.broadcast_to_vllm = state.phased(trainer.broadcast_to_vllm, "sync")

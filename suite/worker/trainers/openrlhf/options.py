@@ -51,17 +51,19 @@ def cache_gib(manifest: Dict[str, Any]) -> int:
     return math.ceil(cache_bytes(manifest["size"], manifest["measure"]["precision"], blocks) / _GIB)
 
 
-def command_line(manifest: Dict[str, Any], policy: str, critic: str) -> List[str]:
-    """Every option that differs from OpenRLHF's default or must not follow it. ``policy``, ``critic``: folders."""
-    options = {**_models(manifest, policy, critic), **_work(manifest), **_optimizers(manifest), **_placement(manifest)}
-    line: List[str] = []
-    for name, value in options.items():
-        if value is False or value is None:
-            continue
-        line.append("--" + name)
-        if value is not True:
-            line += list(map(str, value)) if isinstance(value, (list, tuple)) else [str(value)]
-    return line
+def all_options(manifest: Dict[str, Any], policy: str, critic: str) -> Dict[str, List[str]]:
+    """Words of every option that differs from OpenRLHF's default or must not follow it, none of a switch.
+
+    ``policy``, ``critic``: folders.
+    """
+    asked = {**_models(manifest, policy, critic), **_work(manifest), **_optimizers(manifest), **_placement(manifest)}
+    words: Dict[str, List[str]] = {}
+    for name, value in asked.items():
+        if value is True:
+            words[name] = []
+        elif value is not False and value is not None:
+            words[name] = [str(each) for each in (value if isinstance(value, (list, tuple)) else [value])]
+    return words
 
 
 def _models(manifest: Dict[str, Any], policy: str, critic: str) -> Options:

@@ -3,17 +3,16 @@
 import os
 import runpy
 import sys
-from contextlib import contextmanager
+from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from types import SimpleNamespace
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Dict, List, Tuple
 from unittest import mock
 
 from suite.worker.asked import check_found
 from suite.worker.manifest import asked_iterations
 from suite.worker.models import DTYPES, dtype_name
-from suite.worker.rank import ConfigError
 from suite.worker.trainers.clock import NullClock
 from suite.worker.trainers.led import LedTrainer
 from suite.worker.trainers.openrlhf import cpu, options
@@ -21,8 +20,6 @@ from suite.worker.trainers.openrlhf.work import notes, work_differences
 from suite.worker.vllm_common import CACHE_VARIABLE
 
 _PROGRAM = "openrlhf.cli.train_ppo_ray"
-#: how argparse ends a program
-_BAD_USAGE = 2
 #: batches beyond those of the iterations and of the fill, so that generation is as busy in the last iteration
 _SPARE_BATCHES = 2
 
@@ -33,46 +30,47 @@ class OpenRlhfTrainer(LedTrainer):
     imports = ("openrlhf.cli.train_ppo_ray", "openrlhf.trainer.ray.vllm_engine", "openrlhf.trainer.ppo_trainer_async")
 
     def check(self) -> None:
-        manifest = self.manifest
-        if manifest["measure"]["device"] == "cpu":
-            os.environ[cpu.PRECISION_VARIABLE] = manifest["measure"]["precision"]
-            os.environ["OMP_NUM_THREADS"] = str(manifest["measure"]["threads_per_rank"])
-            os.environ[CACHE_VARIABLE] = str(options.cache_gib(manifest))
+        measure = self.manifest["measure"]
+        if measure["device"] == "cpu":
+            os.environ[cpu.PRECISION_VARIABLE] = measure["precision"]
+            os.environ["OMP_NUM_THREADS"] = str(measure["threads_per_rank"])
+            os.environ[CACHE_VARIABLE] = str(options.cache_gib(self.manifest))
 
     def build(self) -> None:
-        manifest = self.manifest
+        manifest, folder = self.manifest, self.cluster.folder
         ray = self.cluster.connect()
-        from suite.worker.trainers.openrlhf.hooks import Rounds
+        from suite.worker.trainers.openrlhf.counting import loader
+        from suite.worker.trainers.openrlhf.hooks import Rounds, hook_experience, hook_training
 
-        line = options.command_line(manifest, *self._write_models(self.cluster.folder))
-        self.configuration = _shown(line, self.cluster.folder)
-        self._is_asynchronous = options.staleness(manifest) > 0
+        asked = options.all_options(manifest, *self._write_models(folder))
+        self.configuration = _shown(asked, folder)
+        staleness = options.staleness(manifest)
         self.waiting_for("OpenRLHF's imports, models and vLLM engines: every process imports torch and more by itself")
-        with self._replaced():
-            _run_until_ready(line)
-        self._ready = self._training.made if self._is_asynchronous else self._outer.made
+        module = import_module("openrlhf.trainer.ppo_trainer" + ("_async" if staleness else ""))
+        names = ("PPOTrainerAsync", "TrainingActor") if staleness else ("PPOTrainer",)
+        trainers = {name: Local(getattr(module, name)) for name in names}
+        prompts = partial(loader, manifest, asked_iterations(manifest) + 1 + staleness + _SPARE_BATCHES)
+        line = [word for name, words in asked.items() for word in ("--" + name, *words)]
+        argv = mock.patch.object(sys, "argv", [_PROGRAM, *line])
+        with mock.patch.multiple(module, prepare_datasets=prompts, **trainers), argv, suppress(Ready):
+            runpy.run_module(_PROGRAM, run_name="__main__")
+        self._ready = trainers[names[-1]].made
         self.waiting_for("vLLM's engines")
         ray.get([engine.get_num_unfinished_requests.remote() for engine in self._ready.vllm_engines])
-        facts, count = self._look()
-        self.notes += tuple(notes(manifest, facts))
+        self._state = Rounds(self._check_engines(), asked_iterations(manifest))
+        self.notes += tuple(notes(manifest))
         self.work_differences = tuple(work_differences(manifest))
-        self._state = Rounds(count, asked_iterations(manifest))
-        self._hook(ray)
+        hook_experience(self._ready.experience_maker, self._state)
+        hook_training(self._ready, self._state)
+        self._hook_rounds(ray, trainers[names[0]].made)
 
     def lead(self, clock: NullClock, iterations: int) -> None:
         from suite.worker.trainers.openrlhf.hooks import Done
 
-        state = self._state
-        state.give(clock)
-        if self._is_asynchronous:
-            self._periods.run()
-        else:
-            state.start()
-            try:
-                self._ready.fit()
-            except Done:
-                pass
-        state.check_all_ran("OpenRLHF", iterations)
+        self._start(clock)
+        with suppress(Done):
+            self._ready.fit()
+        self._state.check_all_ran("OpenRLHF", iterations)
 
     def _write_models(self, folder: str) -> Tuple[str, str]:
         """Folders of the policy and of the critic: the policy's own, unless the workload has a critic's shape."""
@@ -87,102 +85,53 @@ class OpenRlhfTrainer(LedTrainer):
         write_model(critic, critic_size(manifest), measure["seed"] + 1, precision)
         return policy, critic
 
-    @contextmanager
-    def _replaced(self) -> Iterator[None]:
-        """OpenRLHF's trainers as objects of this process, with the manifest's prompts."""
-        from suite.worker.trainers.openrlhf.counting import loader
-
-        batches = asked_iterations(self.manifest) + 1 + options.staleness(self.manifest) + _SPARE_BATCHES
-        prompts = partial(loader, self.manifest, batches)
-        if self._is_asynchronous:
-            module = import_module("openrlhf.trainer.ppo_trainer_async")
-            self._outer = Local(module.PPOTrainerAsync, held=("fit",))
-            self._training = Local(module.TrainingActor)
-            trainers = {"PPOTrainerAsync": self._outer, "TrainingActor": self._training}
-        else:
-            module = import_module("openrlhf.trainer.ppo_trainer")
-            self._outer = Local(module.PPOTrainer, held=("fit",))
-            trainers = {"PPOTrainer": self._outer}
-        with mock.patch.multiple(module, prepare_datasets=prompts, **trainers):
-            yield
-
-    def _hook(self, ray: Any) -> None:
+    def _hook_rounds(self, ray: Any, outer: Any) -> None:
+        """``outer``: what OpenRLHF's program made, in which the trainer may be another. Sets what starts the clock."""
         from suite.worker.trainers.openrlhf import asynchronous, hooks
 
-        hooks.hook_experience(self._ready.experience_maker, self._state)
-        hooks.hook_training(self._ready, self._state)
-        if not self._is_asynchronous:
-            hooks.hook_rounds(self._ready, self._state)
+        if outer is self._ready:
+            hooks.hook_rounds(outer, self._state)
+            self._start = partial(setattr, self._state, "clock")
             return
         path = os.path.join(self.cluster.folder, "generation.times")
-        generator = self._outer.made.generator_actor
-        ray.get(generator.__ray_call__.remote(asynchronous.write_times, path))
-        ranks = {
-            "generation": options.generation_ranks(self.manifest),
-            "training": options.training_ranks(self.manifest),
-        }
-        self._periods = asynchronous.Periods(self._ready, generator, self._state, path, ranks)
+        ray.get(outer.generator_actor.__ray_call__.remote(asynchronous.write_times, path))
+        asked = self.manifest
+        ranks = {"generation": options.generation_ranks(asked), "training": options.training_ranks(asked)}
+        self._start = asynchronous.Periods(self._ready, outer.generator_actor, self._state, path, ranks).start
 
-    def _look(self) -> Any:
-        """Facts of the policy's engine, and a ``Count``. Raises ConfigError unless all engines are as asked."""
+    def _check_engines(self) -> Any:
+        """A ``Count`` of what the engines hold. Raises ConfigError unless all are as asked."""
         from suite.worker.trainers.openrlhf import probe
         from suite.worker.trainers.openrlhf.counting import Count
         from suite.worker.trainers.openrlhf.hooks import ask_all
 
-        trainer, stage = self._ready, self.manifest["layout"]["zero_stage"]
-        policies = ask_all(trainer.actor_model_group, probe.install)
-        self._check_engines("policy", policies, stage)
-        total, trains = policies[0]["total"], policies[0]["trains"]
-        if trainer.critic_model_group is not None:
-            critics = ask_all(trainer.critic_model_group, probe.install)
-            self._check_engines("critic", critics, stage)
-            total, trains = total + critics[0]["total"], trains + critics[0]["trains"]
-        if trainer.reference_model_group is not None:
-            references = ask_all(trainer.reference_model_group, probe.look)
-            self._check_engines("reference", references, 3 if stage == 3 else 0)
-        wanted = options.generation_ranks(self.manifest) or options.training_ranks(self.manifest)
-        check_found("OpenRLHF runs", [("vLLM engines", wanted, len(trainer.vllm_engines))])
-        return policies[0], Count(self.manifest, self.world, total, trains)
-
-    def _check_engines(self, name: str, found: List[Dict[str, Any]], stage: int) -> None:
-        ranks = options.training_ranks(self.manifest)
+        stage, ranks = self.manifest["layout"]["zero_stage"], options.training_ranks(self.manifest)
         wanted = {
             "engine": "DeepSpeedEngine",
-            "stage": stage,
             "ranks": ranks,
             "device": self.manifest["measure"]["device"],
             "precision": dtype_name(self.manifest["measure"]["precision"]),
         }
-        facts = [(fact, value, each[fact]) for each in found for fact, value in wanted.items()]
-        check_found("OpenRLHF built the {}".format(name), [("engines", ranks, len(found)), *facts])
+        total = trains = 0
+        for name, own in (("actor", stage), ("critic", stage), ("reference", 3 if stage == 3 else 0)):
+            group = getattr(self._ready, name + "_model_group")
+            if group is None:
+                continue
+            found = ask_all(group, probe.install)
+            asked = {**wanted, "stage": own}.items()
+            facts = [(fact, value, each[fact]) for each in found for fact, value in asked]
+            check_found("OpenRLHF built the {}".format(name), [("engines", ranks, len(found)), *facts])
+            if name == "actor":
+                self.notes += (found[0]["kernels"],)
+            if name != "reference":
+                total, trains = total + found[0]["total"], trains + found[0]["trains"]
+        return Count(self.manifest, self.world, total, trains)
 
 
-def _run_until_ready(line: List[str]) -> None:
-    """OpenRLHF's program with these options, up to the call of ``fit``. Raises ConfigError where it refuses them."""
-    with mock.patch.object(sys, "argv", [_PROGRAM, *line]):
-        try:
-            runpy.run_module(_PROGRAM, run_name="__main__")
-        except Ready:
-            return
-        except SystemExit as error:
-            if error.code != _BAD_USAGE:
-                raise
-            raise ConfigError("OpenRLHF refuses its options: {}".format(" ".join(line))) from error
-    raise ConfigError("OpenRLHF ended before it trained")
-
-
-def _shown(line: List[str], folder: str) -> Dict[str, Any]:
-    """Options as a reader may have them again: by name, without this run's folders."""
-    shown: Dict[str, Any] = {}
-    name = ""
-    for word in line:
-        if word.startswith("--"):
-            name = word[2:]
-            shown[name] = True
-        else:
-            word = word.replace(folder, "").replace(options.AGENT, os.path.basename(options.AGENT)).lstrip("/")
-            shown[name] = word if shown[name] is True else "{} {}".format(shown[name], word)
-    return shown
+def _shown(asked: Dict[str, List[str]], folder: str) -> Dict[str, Any]:
+    """Options as a reader may have them again: by name, without this run's folders; True of a switch."""
+    texts = {name: " ".join(words).replace(folder + os.sep, "") for name, words in asked.items()}
+    return {name: text.replace(options.AGENT, os.path.basename(options.AGENT)) or True for name, text in texts.items()}
 
 
 class Ready(Exception):
@@ -190,31 +139,23 @@ class Ready(Exception):
 
 
 class Local:
-    """In the place of an actor's class: ``remote`` makes an object of the class beneath it in this process."""
+    """In the place of an actor's class: ``remote`` makes an object of the class beneath it in this process. In the
+    place of its handle: methods have a ``remote``, whose answers lie in Ray's store; ``fit`` raises ``Ready``."""
 
-    def __init__(self, actor_class: Any, held: Tuple[str, ...] = ()) -> None:
-        """``held``: methods that raise ``Ready`` where they are called remotely."""
+    def __init__(self, actor_class: Any) -> None:
         self._class = actor_class.__ray_metadata__.modified_class
-        self._held = held
         self.made: Any = None
 
-    def remote(self, *arguments: Any, **options: Any) -> "_Handle":
+    def remote(self, *arguments: Any, **options: Any) -> "Local":
         self.made = self._class(*arguments, **options)
-        return _Handle(self.made, self._held)
-
-
-class _Handle:
-    """What an actor's handle is asked for: methods with a ``remote``, whose answers lie in Ray's store."""
-
-    def __init__(self, made: Any, held: Tuple[str, ...]) -> None:
-        self._made, self._held = made, held
+        return self
 
     def __getattr__(self, name: str) -> Any:
         def remote(*arguments: Any, **options: Any) -> Any:
             import ray
 
-            if name in self._held:
+            if name == "fit":
                 raise Ready
-            return ray.put(getattr(self._made, name)(*arguments, **options))
+            return ray.put(getattr(self.made, name)(*arguments, **options))
 
         return SimpleNamespace(remote=remote)

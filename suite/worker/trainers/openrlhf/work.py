@@ -16,9 +16,15 @@ def work_differences(manifest: Dict[str, Any]) -> Iterator[str]:
     yield "advantages are computed by the controller, on its CPU, for all samples"
     yield "the new weights are given to vLLM at the end of an iteration, tensor by tensor"
     if learns_values(manifest):
-        yield from _critic_differences(manifest)
-    if options.kl_coefficient(manifest) == 0 and learns_values(manifest):
-        yield "there is no reference pass: OpenRLHF has no reference policy where the KL coefficient is 0"
+        if workload.get("critic") is None:
+            yield (
+                "values come from a model of its own with the policy's shape, not from a head on the policy: it is "
+                "scored and trained whole, and counted in the parameters"
+            )
+        if not manifest["layout"].get("engine_sleep"):
+            yield "policy and critic train at the same time, in processes that share the devices"
+        if options.kl_coefficient(manifest) == 0:
+            yield "there is no reference pass: OpenRLHF has no reference policy where the KL coefficient is 0"
     if workload["ppo_epochs"] > 1 or workload["optimizer_steps"] > 1:
         yield "each rank shuffles its samples by its own random numbers, not by the suite's"
     if options.staleness(manifest):
@@ -28,19 +34,8 @@ def work_differences(manifest: Dict[str, Any]) -> Iterator[str]:
         )
 
 
-def _critic_differences(manifest: Dict[str, Any]) -> Iterator[str]:
-    if manifest["workload"].get("critic") is None:
-        yield (
-            "values come from a model of its own with the policy's shape, not from a head on the policy: it is scored "
-            "and trained whole, and counted in the parameters"
-        )
-    if not manifest["layout"].get("engine_sleep"):
-        yield "policy and critic train at the same time, in processes that share the devices"
-
-
-def notes(manifest: Dict[str, Any], facts: Dict[str, Any]) -> Iterator[str]:
-    """What else a reader must know; ``facts`` of the policy's engine, as ``probe.engine_facts`` gives them."""
-    device = manifest["measure"]["device"]
+def notes(manifest: Dict[str, Any]) -> Iterator[str]:
+    """What else a reader must know."""
     yield (
         "OpenRLHF {}, files unchanged: its command line built everything; its trainer's object runs in the process of "
         "rank 0 and not in a Ray actor of its own".format(options.VERSION)
@@ -48,7 +43,6 @@ def notes(manifest: Dict[str, Any], facts: Dict[str, Any]) -> Iterator[str]:
     yield "prompts are the manifest's, in its order and from memory (prepare_datasets is replaced); nothing is saved"
     yield "lengths are forced and scores given by an agent of OpenRLHF's own option --train.agent_func_path"
     yield "random weights from a configuration; a tokenizer of numbers"
-    yield "{} attention; optimizer {}".format(facts["attention"], facts["optimizer"])
     yield "biases and norms have no weight decay; the learning rate is constant"
     yield "FLOPs are those of the suite's own iteration: what OpenRLHF computes beyond them lowers its utilisation"
     if options.staleness(manifest):
@@ -56,6 +50,7 @@ def notes(manifest: Dict[str, Any], facts: Dict[str, Any]) -> Iterator[str]:
             "the fill, up to the end of the first publication, is in no iteration; batches generated behind the last "
             "consumed one are in no count"
         )
-    if device == "cpu":
+    if manifest["measure"]["device"] == "cpu":
         yield "Ray's workers map no tensors read-only (RAY_ENABLE_ZERO_COPY_TORCH_TENSORS=0), and vLLM compiles nothing"
-        yield from cpu.notes()
+        for name, change in cpu.PATCHES.values():
+            yield "CPU patch {}: {}".format(name, change.__doc__)

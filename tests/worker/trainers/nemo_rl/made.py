@@ -14,8 +14,8 @@ from suite.spec.layout import Layout
 from suite.spec.manifest import Manifest
 from suite.spec.workload import Workload
 from suite.worker.__main__ import leave_process, main
-from suite.worker.trainers.nemo_rl.entry import told
-from suite.worker.trainers.nemo_rl.logged import LOG_VARIABLE, LoggedStep, StepSink, read_steps
+from suite.worker.trainers.nemo_rl.entry import LOG_VARIABLE, told
+from suite.worker.trainers.nemo_rl.logged import Step, read_steps
 from suite.worker.trainers.nemo_rl.trainer import NemoRlTrainer
 from tests.synthetic import LLAMA, synthetic_manifest
 
@@ -52,7 +52,7 @@ def made_manifest(kl_coefficient: float = 0.001, device: str = "cuda", **changes
 
 def log_recorded(path: str, steps: int, seconds: float = 0.0) -> None:
     """So many of the recorded steps, as NeMo-RL's logger is called for them; each takes so long."""
-    log = told(lambda *given, **named: None, StepSink(path))
+    log = told(lambda *given, **named: None, path)
     for line in (HERE / "metrics-0.7.0.jsonl").read_text().splitlines():
         call = json.loads(line)
         if call["step"] <= steps:
@@ -60,7 +60,7 @@ def log_recorded(path: str, steps: int, seconds: float = 0.0) -> None:
             log(None, call["metrics"], call["step"], prefix=call["prefix"], step_finished=call["finished"])
 
 
-def recorded_steps(folder: Path) -> list[LoggedStep]:
+def recorded_steps(folder: Path) -> list[Step]:
     """All four, as they are read."""
     path = str(folder / "steps.jsonl")
     log_recorded(path, 4)
@@ -69,9 +69,6 @@ def recorded_steps(folder: Path) -> list[LoggedStep]:
 
 class StandIn(NemoRlTrainer):
     """NeMo-RL's reader over a program that logs, which needs no NeMo-RL, and no device."""
-
-    def write(self, folder: str) -> None:
-        """Nothing is read."""
 
     def command(self, folder: str) -> list[str]:
         return [sys.executable, "-m", "tests.worker.trainers.nemo_rl.made", "program", os.environ["STAND_IN_STEPS"]]
@@ -82,7 +79,6 @@ def run_program(steps: int) -> None:
     folder = Path(os.environ[LOG_VARIABLE]).parent
     assert "RANK" not in os.environ and "MASTER_ADDR" not in os.environ
     assert sorted(path.name for path in (folder / "model").iterdir() if path.suffix != ".jinja") == _MODEL
-    assert json.loads((folder / "manifest.json").read_text())["backend"]["name"] == "nemo-rl"
     print("all is there", flush=True)
     log_recorded(os.environ[LOG_VARIABLE], steps, STEP_SECONDS)
 

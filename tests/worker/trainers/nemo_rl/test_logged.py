@@ -3,7 +3,6 @@
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -17,42 +16,38 @@ from suite.worker.rank import ConfigError
 from suite.worker.samples import Samples
 from suite.worker.trainers.nemo_rl.configuration import REGISTERED, Rewards, configuration, prompts
 from suite.worker.trainers.nemo_rl.entry import told
-from suite.worker.trainers.nemo_rl.logged import LoggedStep, StepSink, check_counts, read_steps
-from suite.worker.trainers.nemo_rl.timers import time_step
+from suite.worker.trainers.nemo_rl.logged import Step, check_counts, read_steps, time_step
 from tests.worker.tiny import Finished, fork_ranks, write_manifest
 from tests.worker.trainers.nemo_rl.made import HERE, made_manifest, recorded_steps
 from tests.worker.trainers.runs import as_read
 
 
-def changed(folder: Path, **values: float | None) -> LoggedStep:
+def changed(folder: Path, **values: float | None) -> Step:
     """The first step with other values; timers by their names behind the prefix."""
     step = recorded_steps(folder)[0]
-    return replace(step, values={**step.values, **{f"timing/train/{name}": value for name, value in values.items()}})
+    return {**step, "values": {**step["values"], **{f"timing/train/{name}": value for name, value in values.items()}}}
 
 
 @pytest.mark.slow
 def test_prompts_are_the_manifests_one_for_each_group_in_ordinary_tokens() -> None:
     manifest = as_read(made_manifest())
     rows = list(prompts(manifest))
-    assert [(row["iteration"], row["number"]) for row in rows[:9]] == [*((0, 2 * n) for n in range(8)), (1, 0)]
-    assert len(rows) == 4 * 8
+    assert [row["number"] for row in rows] == list(range(4 * 8))
     drawn = draw_prompts(manifest, 0)[::2] % (manifest["size"]["vocab"] - 3)
     assert [row["tokens"] for row in rows[:8]] == drawn.tolist()
 
 
-def test_the_samples_of_a_prompt_get_the_scores_that_the_suite_gives_them_and_no_more_than_its_group() -> None:
+def test_the_samples_of_a_prompt_get_the_scores_that_the_suite_gives_them() -> None:
     manifest = as_read(made_manifest())
     seed = manifest["measure"]["seed"] * 1_000_003 + 1
     scores = score_samples(manifest["workload"]["reward"], Samples.even(torch.empty(16, 0), 0), seed).tolist()
-    rewards = Rewards(manifest)
-    assert [rewards.next(1, number) for number in (4, 0, 4, 0)] == [scores[4], scores[0], scores[5], scores[1]]
-    with pytest.raises(ConfigError, match="prompt 0 of iteration 1 has more than 2 samples"):
-        rewards.next(1, 0)
+    rewards, second = Rewards(), list(prompts(manifest))[8:16]
+    assert [rewards.next(second[place]) for place in (2, 0, 2, 0)] == [scores[4], scores[0], scores[5], scores[1]]
 
 
 def test_its_logger_is_called_as_before_and_a_step_ends_with_its_timers(tmp_path: Path) -> None:
     calls: list[tuple[Any, ...]] = []
-    log = told(lambda *given, **named: calls.append((*given[1:], named)), StepSink(str(tmp_path / "log")))
+    log = told(lambda *given, **named: calls.append((*given[1:], named)), str(tmp_path / "log"))
     log(None, {"worker": 30.0}, 0, prefix="timing/setup")
     log(None, {"loss": float("nan"), "turns": 2, "text": "x", "lengths": [1, 2]}, 1, prefix="train")
     log(None, {"accuracy": 1.0}, 1, prefix="validation")
@@ -60,7 +55,7 @@ def test_its_logger_is_called_as_before_and_a_step_ends_with_its_timers(tmp_path
     assert [call[2] for call in calls] == ["timing/setup", "train", "validation", "timing/train"]
     assert calls[-1][-1] == {"step_finished": True}
     values = {"train/loss": None, "train/turns": 2, "timing/train/total_step_time": 2.0}
-    assert next(read_steps(str(tmp_path / "log"))) == LoggedStep(1, values)
+    assert next(read_steps(str(tmp_path / "log"))) == {"step": 1, "values": values}
 
 
 def test_the_log_is_read_as_it_grows_and_a_step_out_of_order_is_refused(tmp_path: Path) -> None:
@@ -73,7 +68,7 @@ def test_the_log_is_read_as_it_grows_and_a_step_out_of_order_is_refused(tmp_path
             file.flush()
             if text.endswith("val"):
                 assert next(steps) is None, "half a line waits for its other half"
-    assert list(islice(steps, 2)) == [LoggedStep(1, {"a": 1}), LoggedStep(2, {})]
+    assert list(islice(steps, 2)) == [{"step": 1, "values": {"a": 1}}, {"step": 2, "values": {}}]
     with pytest.raises(ConfigError, match="is of step 4 where 3 follows"):
         next(steps)
 
@@ -81,12 +76,15 @@ def test_the_log_is_read_as_it_grows_and_a_step_out_of_order_is_refused(tmp_path
 def test_four_steps_have_their_phases_within_the_whole(tmp_path: Path) -> None:
     steps = recorded_steps(tmp_path)
     assert len(steps) == 4
-    for each in map(time_step, steps):
-        assert set(each.phases) == {"sync", "generate", "reward", "score", "train"}
-        assert 0 < sum(each.phases.values()) <= each.seconds * 1.01
-        assert each.phases["generate"] >= 0.03 and each.phases["train"] >= 0.02
-    first = {name.rpartition("/")[2]: seconds for name, seconds in steps[0].values.items() if name.startswith("timing")}
-    trained = time_step(steps[0]).phases["train"]
+    for seconds, phases, details in map(time_step, steps):
+        assert set(phases) == {"sync", "generate", "reward", "score", "train"}
+        assert 0 < sum(phases.values()) <= seconds * 1.01
+        assert phases["generate"] >= 0.03 and phases["train"] >= 0.02
+        assert details["sync/transfer"] <= phases["sync"] and details["train/prepare"] <= phases["train"]
+    first = {
+        name.rpartition("/")[2]: seconds for name, seconds in steps[0]["values"].items() if name.startswith("timing")
+    }
+    trained = time_step(steps[0])[1]["train"]
     assert trained == first["training_prep"] + first["policy_training"], "what lies within another timer is in no sum"
 
 
@@ -95,16 +93,16 @@ def test_another_amount_of_work_and_none_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="response_tokens 256 wanted, 128 logged"):
         check_counts(step, as_read(made_manifest(new_tokens=16)))
     with pytest.raises(ConfigError, match="samples 16 wanted, nan logged"):
-        check_counts(replace(step, values={}), as_read(made_manifest()))
+        check_counts({**step, "values": {}}, as_read(made_manifest()))
     with pytest.raises(ConfigError, match=r"prompt_tokens 128 wanted, 128\.48 logged"):
-        check_counts(replace(step, values={**step.values, "train/mean_prompt_length": 8.03}), as_read(made_manifest()))
+        check_counts({**step, "values": {**step["values"], "train/mean_prompt_length": 8.03}}, as_read(made_manifest()))
 
 
 def test_names_of_another_version_are_refused(tmp_path: Path) -> None:
     step = recorded_steps(tmp_path)[0]
-    values = {name: number for name, number in step.values.items() if name != "timing/train/policy_training"}
+    values = {name: number for name, number in step["values"].items() if name != "timing/train/policy_training"}
     with pytest.raises(ConfigError, match="has no timing/train/policy_training: a version that logs by other names"):
-        time_step(replace(step, values=values))
+        time_step({**step, "values": values})
 
 
 @pytest.mark.parametrize(
@@ -119,7 +117,6 @@ def test_times_that_cannot_be_are_refused(tmp_path: Path, seconds: float | None,
 ALSO = {
     "defaults",
     "env." + REGISTERED,
-    f"env.{REGISTERED}.manifest",
     "grpo.skip_reference_policy_logprobs_calculation",
     "policy.generation.ignore_eos",
     *("data.train." + key for key in ("data_path", "env_name", "processor", "prompt_file", "system_prompt_file")),
@@ -189,7 +186,7 @@ def test_both_ranks_tell_what_the_log_tells_and_whose_it_is(tmp_path: Path) -> N
             ("total_step_time", iterations),
             ("generation", [event for event in phases if event["phase"] == "generate"]),
         ):
-            told = [step.values[f"timing/train/{name}"] for step in logged]
+            told = [step["values"][f"timing/train/{name}"] for step in logged]
             assert [event["seconds"] for event in events] == told
         memory = [event for event in finished.events(rank, "memory") if event["iteration"] is not None]
         assert [event["phase"] for event in memory] == ["other"] * 4, "of whole iterations"

@@ -2,6 +2,7 @@
 
 import importlib
 import itertools
+import json
 import sys
 import time
 from types import SimpleNamespace
@@ -16,7 +17,7 @@ from suite.worker.asked import draw_prompts
 from suite.worker.rank import ConfigError
 from suite.worker.trainers.drawn_model import ordinary
 from suite.worker.trainers.openrlhf import asynchronous, cpu, hooks, options
-from suite.worker.trainers.openrlhf.counting import Count, Label, rows
+from suite.worker.trainers.openrlhf.counting import Count, rows
 from suite.worker.trainers.openrlhf.work import work_differences
 from tests.worker.trainers.journal import Journal
 from tests.worker.trainers.runs import ALONE, ONE_STEP, as_read, tiny_shape, trainer_manifest
@@ -41,7 +42,7 @@ def samples_of(manifest: dict[str, Any], batch: int) -> list[Any]:
         SimpleNamespace(
             sequences=torch.cat([row, torch.zeros(response, dtype=torch.int64)]).unsqueeze(0),
             action_mask=mask,
-            labels=[Label(batch, number, [response], None).write()],
+            labels=[json.dumps({"batch": batch, "first": number})],
         )
         for number, row in enumerate(rows)
     ]
@@ -77,8 +78,7 @@ def test_an_iteration_lasts_from_one_generation_to_the_next(monkeypatch):
         critic_model_group=None,
     )
     state = hooks.Rounds(Count(manifest, ALONE, 10, 9), iterations=2)
-    state.give(clock)
-    state.start()
+    state.clock = clock
     hooks.hook_experience(maker, state)
     hooks.hook_training(trainer, state)
     hooks.hook_rounds(trainer, state)
@@ -120,7 +120,7 @@ def test_ranks_that_made_other_optimizer_steps_are_no_iteration():
     count.take_samples(samples_of(manifest, 0), 0)
     count.take_training(trained(manifest, steps=2))
     with pytest.raises(ConfigError, match="optimizer_steps 1 wanted, 2 done"):
-        count.close()
+        count.own_counts(*count.parameters)
 
 
 def test_busy_time_is_what_intervals_cover_within_the_period():
@@ -131,7 +131,6 @@ def test_busy_time_is_what_intervals_cover_within_the_period():
 
 def test_a_batch_that_is_under_way_is_busy_until_now(tmp_path):
     path = str(tmp_path / "times")
-    assert asynchronous.read_times(path, 9.0) == []
     actor = SimpleNamespace(samples_generator=SimpleNamespace(generate_samples=lambda: None))
     asynchronous.write_times(actor, path)
     actor.samples_generator.generate_samples()
@@ -181,11 +180,12 @@ def test_periods_begin_behind_the_first_publication_and_tell_how_old_samples_wer
 
     trainer = Trainer()
     state = hooks.Rounds(Count(manifest, ALONE, 2, 2), iterations=2)
-    state.give(clock)
     hooks.hook_training(trainer, state)
     generator = SimpleNamespace(fit=SimpleNamespace(remote=lambda **_: None))
     ranks = {"generation": 1, "training": 1}
-    asynchronous.Periods(trainer, generator, state, str(path), ranks).run()
+    asynchronous.Periods(trainer, generator, state, str(path), ranks).start(clock)
+    with pytest.raises(hooks.Done):
+        trainer.fit()
     whole = edges("generate", "train", "sync")
     assert clock.lines == ["begin 0", *whole, "begin 1", *whole]
     accounts = [each["asynchronous"] for each in clock.finished]
@@ -207,11 +207,8 @@ def openrlhf_body(ranks: int = 2, work: dict[str, Any] | None = None, **asked: A
 
 def told(manifest: dict[str, Any]) -> dict[str, str]:
     """Options by name, ``on`` for switches."""
-    line = options.command_line(manifest, "/p", "/c")
-    starts = [number for number, word in enumerate(line) if word.startswith("--")]
-    ends = [*starts[1:], len(line)]
-    pairs = zip(starts, ends, strict=True)
-    return {line[start][2:]: " ".join(line[start + 1 : end]) or "on" for start, end in pairs}
+    asked = options.all_options(manifest, "/p", "/c")
+    return {name: " ".join(words) or "on" for name, words in asked.items()}
 
 
 def test_ppo_has_a_critic_gae_and_the_workloads_batches():
@@ -254,13 +251,12 @@ def test_prompts_are_the_manifests_and_labels_say_what_each_sample_gets():
     work = {"algorithm": "grpo", "group": 2, "rollouts": 4, "lengths": "list:LIST", "new_tokens": 3}
     work["lengths"] = {"kind": "list", "listed": (1, 3, 2, 3)}
     found = rows(openrlhf_body(1, work), batches=2)
-    labels = [Label.read(row["label"]) for row in found]
-    assert [(label.batch, label.first) for label in labels] == [(0, 0), (0, 2), (1, 0), (1, 2)]
-    assert [label.new_tokens for label in labels] == [[1, 3], [2, 3]] * 2
+    labels = [json.loads(row["label"]) for row in found]
+    assert [(label["batch"], label["first"]) for label in labels] == [(0, 0), (0, 2), (1, 0), (1, 2)]
+    assert [label["new_tokens"] for label in labels] == [[1, 3], [2, 3]] * 2
     assert all(len(row["input"].split()) == 5 for row in found)
-    scores = [score for label in labels for score in label.scores or ()]
+    scores = [score for label in labels for score in label["scores"]]
     assert len(set(scores)) == 8
-    assert Label.read(labels[1].of_sample(1)).first == 3
 
 
 def test_a_critic_of_the_policys_shape_and_stale_samples_are_told_as_other_work():
@@ -276,9 +272,14 @@ def test_a_critic_of_the_policys_shape_and_stale_samples_are_told_as_other_work(
 def test_a_module_is_patched_after_its_own_code_ran(tmp_path, monkeypatch):
     write(tmp_path, {"patched_one.py": "import sys\nvalue = sys.lent", "plain_one.py": "value = 1"})
     monkeypatch.syspath_prepend(tmp_path)
-    before, after = lambda: setattr(sys, "lent", 41), lambda module: setattr(module, "value", module.value + 1)
-    patch = cpu.Patch("p", "patched_one", "because", before=before, after=after)
-    monkeypatch.setattr(sys, "meta_path", [cpu.Finder([patch]), *sys.meta_path])
+
+    def change(module: Any, run: Any) -> None:
+        sys.lent = 41  # type: ignore[attr-defined]
+        run()
+        module.value += 1
+
+    monkeypatch.setitem(cpu.PATCHES, "patched_one", ("p", change))
+    monkeypatch.setattr(sys, "meta_path", [cpu.Finder(), *sys.meta_path])
     monkeypatch.setattr(sys, "lent", 0, raising=False)
     assert importlib.import_module("patched_one").value == 42
     assert importlib.import_module("plain_one").value == 1
