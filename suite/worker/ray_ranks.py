@@ -94,8 +94,13 @@ def main(environment: Mapping[str, str]) -> int:
     import ray
 
     wanted = read_wanted(environment)
-    ray.init(address="auto", log_to_driver=False, include_dashboard=None)
-    actors = _start(ray, _nodes(ray, wanted), wanted)
+    try:
+        ray.init(address="auto", log_to_driver=False, include_dashboard=None)
+        nodes = _nodes(ray, wanted)
+    except (ConnectionError, RuntimeError) as error:
+        print("suite.worker.ray_ranks: {}".format(error), file=sys.stderr)
+        return 1
+    actors = _start(ray, nodes, wanted)
     ended = _follow(ray, actors, wanted, time.monotonic() + wanted.limit_seconds)
     ray.shutdown()
     failed = [each for each in ended if each.code != 0]
