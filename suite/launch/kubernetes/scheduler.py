@@ -13,7 +13,7 @@ from suite.launch.job import Job
 from suite.launch.kubernetes import kept
 from suite.launch.kubernetes.client import KINDS, Cluster, Refused, connect
 from suite.launch.kubernetes.diagnose import hopeless, scheduler_end
-from suite.launch.kubernetes.pod import ATTEMPT_LABEL, PATTERNS, RUN_LABEL, is_ray, render_reader, run_labels
+from suite.launch.kubernetes.pod import ATTEMPT_LABEL, PATTERNS, RUN_LABEL, render_reader, run_labels
 from suite.launch.kubernetes.pods import Pod, part, read_pod, read_pods, run_end, text
 from suite.launch.kubernetes.settings import KubernetesSettings
 from suite.launch.stream import EVENT_PREFIX, parse_event
@@ -105,7 +105,7 @@ class KubernetesScheduler:
         if snapshot is None:
             _keep_ends(cluster, pods, spool, needed=settings.claim is None)
         # KubeRay takes its pods away when the job is over: that one is gone says nothing there
-        nodes = 0 if is_ray(settings) else job.nodes
+        nodes = 0 if settings.is_ray else job.nodes
         # with those of which something was kept, and whose pod is gone, as a failed Job takes them along
         deleted = [name for name, _ in kept.kept_streams(spool) if _NODE.fullmatch(name) and _ranks_of(name, job)]
         streams = [
@@ -118,7 +118,7 @@ class KubernetesScheduler:
         if settings.variant == "raycluster" and snapshot is None:
             _release(cluster, submission)
         told = scheduler_end(pods, end, nodes, found.warnings, cancelled=snapshot is not None and not snapshot.given_up)
-        return Gathered(tuple(streams), told, PATTERNS if is_ray(settings) else ())
+        return Gathered(tuple(streams), told, PATTERNS if settings.is_ray else ())
 
     def printed(self, submission: Submission, place: dict[str, Any], lines: int) -> list[tuple[str, list[bytes]]]:
         snapshot = kept.read_snapshot(_spool(submission))

@@ -193,6 +193,11 @@ class KubernetesSettings(Frozen):
         ),
     ] = 86400
 
+    @property
+    def is_ray(self) -> bool:
+        """Whether ranks run on a Ray cluster of KubeRay."""
+        return self.variant in ("rayjob", "raycluster")
+
     @model_validator(mode="before")
     @classmethod
     def _count_of_adapters(cls, body: Any) -> Any:
