@@ -92,6 +92,11 @@ def signal_name(exit_code: int) -> str:
         return f"signal {-exit_code}"
 
 
+def signed(exit_code: int) -> int:
+    """An exit code of a shell or a container runtime: as a signal's, which is negative, where it means one."""
+    return 128 - exit_code if 128 < exit_code <= 192 else exit_code
+
+
 def limit_number(name: str) -> int:
     """The resource module's number of a limit such as ``memlock``. Raises KeyError when there is none."""
     return vars(resource)[f"RLIMIT_{name.upper()}"]

@@ -65,7 +65,7 @@ def read_snapshot(path: Path) -> Snapshot | None:
         return None
     except foreign.Unreadable as error:
         raise UsageError(f"{error}; delete it") from error
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise UsageError(f"{path} cannot be used: {error}; delete it") from error
 
 
@@ -185,18 +185,14 @@ def _held(path: Path, seconds: float = 0.0) -> Iterator[int | None]:
     Raises UsageError.
     """
     deadline = time.monotonic() + seconds
-    file: int | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        file = foreign.open_log(path, str(path))
-        while not (is_ours := _lock(file)) and time.monotonic() < deadline:
-            time.sleep(0.1)
-        yield file if is_ours else None
+        with os.fdopen(foreign.open_log(path, str(path)), "ab", buffering=0) as file:
+            while not (is_ours := _lock(file.fileno())) and time.monotonic() < deadline:
+                time.sleep(0.1)
+            yield file.fileno() if is_ours else None
     except OSError as error:
         raise UsageError(f"cannot write {path}: {(error.strerror or str(error)).lower()}") from error
-    finally:
-        if file is not None:
-            os.close(file)
 
 
 def _lock(file: int) -> bool:
@@ -262,8 +258,7 @@ def _last_line(path: Path, file: int) -> bytes:
     whole = tail[: tail.rfind(b"\n") + 1]
     if len(whole) != len(tail):
         os.ftruncate(file, os.fstat(file).st_size - len(tail) + len(whole))
-    lines = [*BytesIO(whole)]
-    return lines[-1] if lines else b""
+    return [b"", *BytesIO(whole)][-1]
 
 
 def _since(last: bytes) -> str | None:

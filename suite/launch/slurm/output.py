@@ -11,6 +11,7 @@ from suite.launch.classify import CAUSE, Pattern
 from suite.launch.cluster.scheduler import Stream
 from suite.launch.logs import FIRST_BYTES, LAST_BYTES, mark
 from suite.launch.outcome import Failure, FailureKind
+from suite.launch.processes import signed
 from suite.launch.stream import EVENT_PREFIX
 from suite.spec.layout import Layout
 
@@ -167,8 +168,7 @@ def _exit_codes(own_lines: Iterable[str], tasks: int) -> dict[int, int]:
         if ended:
             code = int(ended[2]) if ended[2] else _SIGNALS.get(ended[3])
             if code is not None:
-                code = 128 - code if 128 < code < 160 else code  # so a task's shell reports what a signal ended
-                codes |= {task: code for task in _tasks(ended[1], tasks) if task not in codes}
+                codes |= {task: signed(code) for task in _tasks(ended[1], tasks) if task not in codes}
     return codes
 
 
