@@ -12,10 +12,9 @@ from suite.conduct.cluster.image_file import file_digest
 from suite.images.build import BuildChoices, BuildFailed, build_image, pin_for_compose
 from suite.images.check import check_image
 from suite.images.digests import ask, write
-from suite.images.inside import read_sbom
+from suite.images.inside import beside, of_image, of_interpreter, read_sbom
 from suite.images.project import Project
 from suite.images.show import print_answers, print_built, print_differences, print_rows, print_step, rows
-from suite.images.stack_file import beside, of_image, of_interpreter
 from suite.images.wheelhouse import fill_wheelhouse
 from suite.launch.docker.connection import connect
 from suite.spec.images import bases, find_image, images

@@ -5,6 +5,7 @@ interrupted leaves no container behind: the runtime removes them. A built image 
 """
 
 import re
+import subprocess
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
@@ -19,7 +20,6 @@ from pydantic import Field
 from requests.exceptions import RequestException
 
 from suite.bundle.files import replace_atomically
-from suite.images.base import has_base, made_base, make_base
 from suite.images.project import Project, labelled_packages, normal, pins_of
 from suite.images.settle import settle
 from suite.spec.base import Frozen, UsageError
@@ -52,6 +52,9 @@ class Step:
         return f"[{self.number}/{self.of}] {self.instruction}"
 
 
+OnStep = Callable[[Step], None]
+
+
 class BuildFailed(Exception):
     """A build stopped: in which step, and the last lines of its output."""
 
@@ -62,7 +65,7 @@ class BuildFailed(Exception):
         super().__init__(f"{where} failed: {last}; all of its output is in {log}")
 
 
-def read_output(stream: Iterable[dict[str, Any]], log: TextIO, on_step: Callable[[Step], None], path: Path) -> str:
+def read_output(stream: Iterable[dict[str, Any]], log: TextIO, on_step: OnStep, path: Path) -> str:
     """Follow a build to its end; the image's id. Raises BuildFailed when it stops before."""
     step: Step | None = None
     recent: deque[str] = deque(maxlen=LAST_LINES)
@@ -94,7 +97,6 @@ def _error_lines(error: str, recent: Iterable[str]) -> list[str]:
     return list(recent) or [f"exit code {code[1]}"]
 
 
-OnStep = Callable[[Step], None]
 #: stands for the time of a build from no repository, as it does for the times of all files (SOURCE_DATE_EPOCH)
 USUAL_TIME = 1_700_000_000
 #: STACK of the CPU build whose wheelhouse a build of the driver alone takes
@@ -150,7 +152,8 @@ def build_image(
     begin, arguments = time.monotonic(), _arguments(image, choices)
     try:
         base = arguments["BASE_IMAGE"]
-        if image.base.made_here and not choices.base_image and not has_base(api, base):
+        is_there = not base.endswith(f"-{TODAY}") and api.images(base)  # and nothing can have changed in it
+        if image.base.made_here and not choices.base_image and not is_there:
             on_step(Step(1, 1, f"{base} of Debian's packages"))
             make_base(api, project, base)
         stream = api.build(
@@ -185,6 +188,34 @@ def build_image(
         log=log,
         is_settled=settled is not None,
     )
+
+
+SCRIPT = "requirements/images/base.sh"
+#: a base's day, of packages as the archive has them: such a base is made for each build
+TODAY = "today"
+
+
+def made_base(image: Image, day: str | None) -> str:
+    """Name of an image's base, of packages of that day; None: of the catalogue's day."""
+    if day is None or not image.base.made_here:
+        return image.base.pinned
+    return f"{image.base.reference.rpartition('-')[0]}-{day or TODAY}"
+
+
+def make_base(api: APIClient, project: Project, name: str) -> None:
+    """Make the base of Debian's packages alone, which no registry has. Raises UsageError where that does not work."""
+    repository, _, tag = name.partition(":")
+    day = tag.rpartition("-")[2]
+    archive = project.root / "build" / "images" / "base.tar"
+    command = ("bash", str(project.root / SCRIPT), "" if day == TODAY else day, str(archive))
+    try:
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            reason = (done.stderr.strip() or "no reason given").splitlines()[-1]
+            raise UsageError(f"{SCRIPT} cannot make {name}: {reason}; name another base with --base-image")
+        api.import_image_from_file(str(archive), repository, tag)
+    finally:
+        archive.unlink(missing_ok=True)
 
 
 def _require_inputs(image: Image, project: Project, choices: BuildChoices) -> None:

@@ -40,11 +40,11 @@ def settle(api: APIClient, identity: str, tag: str, created: int) -> str | None:
         steps = [str(entry.get("CreatedBy", "")) for entry in api.history(identity)][: len(chain) - 1]
         configuration = settled_configuration(chain, steps, created)
         data = json.dumps(configuration, sort_keys=True, separators=(",", ":")).encode()
-        settled = f"sha256:{hashlib.sha256(data).hexdigest()}"
+        digest = hashlib.sha256(data).hexdigest()
         layers = configuration["rootfs"]["diff_ids"]
-        list(api.load_image(_archive(data, tag, len(layers))))
-        api.inspect_image(settled)  # not there: the answer was an error
-        return settled
+        list(api.load_image(_archive(f"{digest}.json", data, tag, len(layers))))
+        api.inspect_image(f"sha256:{digest}")  # not there: the answer was an error
+        return f"sha256:{digest}"
     return None
 
 
@@ -58,9 +58,8 @@ def settled_configuration(chain: list[Mapping[str, Any]], steps: list[str], crea
     moment = datetime.fromtimestamp(created, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     history: list[dict[str, Any]] = [{"created": moment, "created_by": "base"} for _ in _layers(base)]
     for below, above, step in zip(chain[:0:-1], chain[-2::-1], reversed(steps), strict=True):
-        entry = {"created": moment, "created_by": step}
-        has_layer = len(_layers(above)) > len(_layers(below))
-        history.append(entry if has_layer else {**entry, "empty_layer": True})
+        empty = {} if len(_layers(above)) > len(_layers(below)) else {"empty_layer": True}
+        history.append({"created": moment, "created_by": step, **empty})
     names = {"architecture": "Architecture", "os": "Os", "variant": "Variant", "author": "Author"}
     return {
         **{name: image[field] for name, field in names.items() if image.get(field)},
@@ -75,9 +74,8 @@ def _layers(image: Mapping[str, Any]) -> list[str]:
     return list((image.get("RootFS") or {}).get("Layers") or ())
 
 
-def _archive(configuration: bytes, tag: str, layers: int) -> bytes:
+def _archive(name: str, configuration: bytes, tag: str, layers: int) -> bytes:
     """What ``docker load`` takes, without the layers, which the runtime has."""
-    name = f"{hashlib.sha256(configuration).hexdigest()}.json"
     whole = tag if ":" in tag.rpartition("/")[2] else f"{tag}:latest"
     manifest = [{"Config": name, "RepoTags": [whole], "Layers": [f"{number}/layer.tar" for number in range(layers)]}]
     archive = io.BytesIO()

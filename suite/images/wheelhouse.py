@@ -8,7 +8,7 @@ import hashlib
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from suite.images.project import Project, pins_of
@@ -64,16 +64,11 @@ def _pip(*arguments: str) -> None:
 
 def _wheels(folder: Path, name: str, version: str) -> list[Path]:
     """The wheels of a pin; a CPU build of torch carries a local version, ``2.13.0+cpu``."""
-    stem = name.replace("-", "_")
-    return sorted(
-        path
-        for path in folder.glob("*.whl")
-        if path.name.lower().startswith((f"{stem}-{version}-".lower(), f"{stem}-{version}+".lower()))
-    )
+    stem = f"{name.replace('-', '_')}-{version}".lower()
+    return sorted(path for path in folder.glob("*.whl") if path.name.lower().startswith((f"{stem}-", f"{stem}+")))
 
 
-def _locked(name: str, version: str, wheels: Iterable[Path]) -> str:
-    found = list(wheels)
+def _locked(name: str, version: str, found: Sequence[Path]) -> str:
     if not found:
         raise UsageError(f"the wheelhouse has no wheel of {name} {version}")
     if name == "torch" and not any("+cpu" in wheel.name for wheel in found):
