@@ -4,7 +4,6 @@ What runtimes and their hooks say when a container does not start or does not li
 """
 
 import re
-from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 from suite.launch.outcome import Failure, FailureKind, Outcome
@@ -99,20 +98,10 @@ def essence(text: str) -> str:
 
 def reason_of(error: BaseException) -> str:
     """Why a runtime was not reached, in words: its client wraps what the system said into exceptions in tuples."""
-    wrapped = list(_wrapped(error))
-    for each in reversed(wrapped):
-        if isinstance(each, OSError) and each.strerror:
-            return each.strerror.lower()
-    told = [text for each in wrapped if len(each.args) == 1 and isinstance(text := each.args[0], str) and text]
-    return " ".join(told[-1].split())[:200] if told else type(error).__name__
-
-
-def _wrapped(error: BaseException) -> Iterator[BaseException]:
-    """An exception, and those among its arguments, the innermost last."""
-    yield error
-    for each in error.args:
-        if isinstance(each, BaseException):
-            yield from _wrapped(each)
+    while inner := [each for each in error.args if isinstance(each, BaseException)]:
+        error = inner[-1]
+    strerror = error.strerror if isinstance(error, OSError) else None
+    return " ".join((strerror or "").lower().split() or str(error).split())[:200] or type(error).__name__
 
 
 _TAIL_LINES = 12

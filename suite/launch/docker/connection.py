@@ -62,11 +62,10 @@ def connect(copy_back: bool = False) -> Runtime:
     """
     host = chosen_host()
     try:
-        tunnel = open_tunnel(host) if host.startswith("ssh://") else None
-        if tunnel is None:
-            api = docker.from_env(timeout=ASK_SECONDS).api
+        if host.startswith("ssh://"):
+            api = APIClient(base_url=open_tunnel(host), timeout=ASK_SECONDS)
         else:
-            api = APIClient(base_url=tunnel, timeout=ASK_SECONDS)
+            api = docker.from_env(timeout=ASK_SECONDS).api
         version, info = api.version(), api.info()
     except UsageError:
         raise
@@ -120,11 +119,14 @@ def _require_new_enough(host: str, version: dict[str, Any]) -> None:
 
 def _connected(api: APIClient, host: str, version: dict[str, Any], info: dict[str, Any], copy_back: bool) -> Runtime:
     options = {option for entry in info.get("SecurityOptions") or () for option in entry.split(",")}
+    versions = {part.get("Name"): part.get("Version") for part in version.get("Components") or ()}
+    runtime = str(info.get("DefaultRuntime", "runc"))
+    usual = (version.get("Platform") or {}).get("Name") or "Docker Engine"
     facts = RuntimeFacts(
-        name=_name(version),
+        name="Podman Engine" if "Podman Engine" in versions else usual,  # so it calls itself among its parts only
         version=str(version.get("Version")),
         api_version=str(version.get("ApiVersion")),
-        runtime=_runtime(str(info.get("DefaultRuntime", "runc")), version),
+        runtime=f"{runtime} {versions.get(runtime) or ''}".strip(),
         storage=info.get("Driver"),
         cgroups=info.get("CgroupVersion"),
         rootless="name=rootless" in options or info.get("Rootless") is True,  # Docker's word, Podman's
@@ -143,18 +145,6 @@ def _connected(api: APIClient, host: str, version: dict[str, Any], info: dict[st
             str(one.get("ID")) for one in info.get("DiscoveredDevices") or () if one.get("Source") == "cdi"
         ),
     )
-
-
-def _name(version: dict[str, Any]) -> str:
-    """Podman calls itself so among its parts only."""
-    if any(component.get("Name") == "Podman Engine" for component in version.get("Components") or ()):
-        return "Podman Engine"
-    return (version.get("Platform") or {}).get("Name") or "Docker Engine"
-
-
-def _runtime(name: str, version: dict[str, Any]) -> str:
-    found = [component.get("Version") for component in version.get("Components") or () if component.get("Name") == name]
-    return f"{name} {found[0]}" if found and found[0] else name
 
 
 SSH_SECONDS = 30.0

@@ -4,13 +4,12 @@ import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from docker.errors import APIError
 
 from suite.launch.docker.conclude import OTHER_IMAGE, essence, told
 from suite.launch.docker.connection import Runtime
-from suite.launch.docker.document import device_requests
 from suite.launch.docker.images import ImageFacts
 from suite.launch.docker.session import ask
 from suite.launch.docker.settings import DockerSettings, GpuAccess
@@ -36,6 +35,17 @@ def access_of(runtime: Runtime, asked: GpuAccess) -> Literal["nvidia", "cdi"]:
         return "nvidia"
     files = (file for folder in runtime.cdi_folders for file in Path(folder).glob("*.[jy]*"))  # JSON or YAML
     return "cdi" if any(map(_describes_gpus, files)) else "nvidia"
+
+
+def device_requests(ids: Sequence[str], count: int | None, access: Literal["nvidia", "cdi"]) -> list[dict[str, Any]]:
+    """GPUs by ids or by count (-1: all), as the runtime's API wants them. CDI knows names only: the first so many."""
+    if not ids and not count:
+        return []
+    if access == "cdi":
+        names = ids or [str(index) for index in range(count or 0)]
+        return [{"Driver": "cdi", "DeviceIDs": [f"nvidia.com/gpu={name}" for name in names]}]
+    wanted: dict[str, Any] = {"DeviceIDs": list(ids)} if ids else {"Count": count}
+    return [{"Driver": "", "Capabilities": [["gpu"]], **wanted}]
 
 
 def may_have_gpus(runtime: Runtime) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -30,11 +29,8 @@ def session_id() -> str:
 
 
 def this_driver() -> str:
-    """The label of this process, which tells it from all others: kernel, space of process ids, id, and start in ticks.
-
-    Parts are empty where the system does not tell them: such a driver is never taken for dead.
-    """
-    return f"{_boot()}/{_space()}/{os.getpid()}/{_start_ticks(os.getpid()) or ''}"
+    """The label of this process, which no other one has: kernel, space of process ids, id, and start in ticks."""
+    return f"{_boot()}/{_space()}/{os.getpid()}/{_start_ticks(os.getpid())}"
 
 
 def is_dead(label: str) -> bool:
@@ -142,15 +138,11 @@ def _unless_gone(remove: Callable[[], object]) -> None:
 
 
 def _boot() -> str:
-    with suppress(OSError):
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return ""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 def _space() -> str:
-    with suppress(OSError):
-        return str(os.stat("/proc/self/ns/pid").st_ino)
-    return ""
+    return str(os.stat("/proc/self/ns/pid").st_ino)
 
 
 def _start_ticks(pid: int) -> str | None:

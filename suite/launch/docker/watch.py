@@ -92,7 +92,7 @@ class Output:
                     self._mailbox.post(partial(self._on_data, name, data))
         with self._lock:
             self._open.remove(stream)
-            _let_go(stream)
+            stream._response.close()  # the SDK leaves it to the collector of cycles, hundreds of runs later
             self._unfinished -= 1
             is_last = self._unfinished == 0
         if is_last:
@@ -111,13 +111,6 @@ def _rest(name: Stream, stream: Iterable[bytes], known: int) -> Iterator[Piece]:
         skipped = min(known, len(data))
         known -= skipped
         yield name, data[skipped:]
-
-
-def _let_go(stream: Any) -> None:
-    """Close a stream's socket now: the SDK leaves it to the collector of cycles, which may take hundreds of runs."""
-    response = getattr(stream, "_response", None)
-    if response is not None:
-        response.close()
 
 
 @dataclass(frozen=True)
