@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from suite.launch.job import Job
-from suite.launch.logs import MOST_BYTES, LogLimit
 from suite.launch.outcome import Failure, FailureKind, OnEvent
 from suite.launch.requests import StopRequests
 from suite.launch.stream import EventStream
-from suite.launch.traces import iteration_of, phase_of
+from suite.launch.traces import MOST_BYTES, LogLimit, iteration_of, phase_of
 from suite.spec.foreign import open_log
 from suite.spec.typed import LONGEST_WAIT_SECONDS
 

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from suite.launch.classify import CAUSE, Pattern
 from suite.launch.cluster.scheduler import Stream
-from suite.launch.logs import FIRST_BYTES, LAST_BYTES, mark
 from suite.launch.outcome import Failure, FailureKind
 from suite.launch.processes import signed
 from suite.launch.stream import EVENT_PREFIX
+from suite.launch.traces import FIRST_BYTES, LAST_BYTES, mark
 from suite.spec.layout import Layout
 
 
