@@ -1,8 +1,4 @@
-"""Building an image of the catalogue through the runtime's classic builder, which every runtime has.
-
-Steps are shown as they begin; all output of the container runtime is in a log file. A build that fails or is
-interrupted leaves no container behind: the runtime removes them. A built image is pinned for compose.yaml by its id.
-"""
+"""Building an image of the catalogue through the runtime's classic builder, which every runtime has."""
 
 import re
 import subprocess
@@ -137,11 +133,8 @@ def build_image(
     choices: BuildChoices = BuildChoices(),
     on_step: OnStep = lambda step: None,
 ) -> Built:
-    """Build an image of the catalogue from the checkout and tag it.
-
-    Raises UsageError for what cannot be asked and BuildFailed, with the end of the failed step's output, for a build
-    that does not come to its end.
-    """
+    """Build an image of the catalogue from the checkout and tag it. Raises UsageError for what cannot be asked, and
+    BuildFailed."""
     image = find_image(name)
     _require_inputs(image, project, choices)
     stage = f"-{choices.target}" if choices.target else ""  # one on the way never takes the image's own name
@@ -279,10 +272,8 @@ def variable(image: str) -> str:
 
 
 def pin_for_compose(project: Project, built: Built) -> Path | None:
-    """Have compose.yaml run this very image. ``None`` where it runs no such image, or another tag was built.
-
-    Other lines of the file stay as they are. Raises UsageError when it cannot be written.
-    """
+    """Have compose.yaml run this very image; the file that says so. ``None`` where it runs no such image, or another
+    tag was built. Raises UsageError."""
     compose, path = project.root / COMPOSE_FILE, project.root / ENV_FILE
     name = variable(built.name)
     is_usual = built.tag == find_image(built.name).tag(suite_version())

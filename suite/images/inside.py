@@ -9,7 +9,7 @@ from pydantic import Field, ValidationError
 from suite.bundle.files import first_line
 from suite.launch.docker.conclude import essence, told
 from suite.launch.docker.session import ask
-from suite.launch.probe import ASK_SECONDS, answer_of
+from suite.launch.probe import answer_of
 from suite.spec import foreign
 from suite.spec.base import Frozen, UsageError, printable
 from suite.spec.images import Digest
@@ -127,7 +127,7 @@ def of_image(api: "APIClient", image: str, file: str | None) -> StackFile:
 
 def of_interpreter(python: str, file: str | None) -> StackFile:
     """Ask an interpreter of this machine, or of the image that this command itself runs in. Raises UsageError."""
-    return StackFile(image=None, id=None, file=file, **answer_of(python, (python, "-c", LOOK), ASK_SECONDS))
+    return StackFile(image=None, id=None, file=file, **answer_of(python, (python, "-c", LOOK)))
 
 
 def read_stack(path: Path) -> StackFile:
@@ -140,15 +140,12 @@ def read_stack(path: Path) -> StackFile:
 
 
 def read_beside(image: Path, digest: str) -> StackFile | None:
-    """The file beside an image file whose digest that is; null where there is none.
-
-    Raises UsageError where it was written for another file, as when the image was built anew.
-    """
+    """The file beside an image file of this digest; null where there is none. Raises UsageError where it was written
+    for another."""
     path = beside(image)
-    try:
-        found = read_stack(path)
-    except FileNotFoundError:
+    if not path.exists():
         return None
+    found = read_stack(path)
     if found.file not in (None, digest):
         raise UsageError(
             f"{path} was written for another image file than {image} is now; write it anew: "

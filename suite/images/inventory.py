@@ -1,8 +1,5 @@
-"""What an image is made of, as a CycloneDX list. Runs inside an image build, by the driver's interpreter alone.
-
-Listed are both Python environments, the interpreters, and the packages of the operating system. The text depends on the
-image's content alone: no time, and a serial number made from the components.
-"""
+"""What an image is made of, as a CycloneDX list that depends on its content alone. Runs inside an image build, by the
+driver's interpreter alone."""
 
 import json
 import re
@@ -82,8 +79,7 @@ def _bundled(folders: Sequence[Path], known: set[str]) -> Iterator[Component]:
 
 
 def _python(environment: str, distribution: Distribution) -> Component:
-    """A distribution with the licence that it declares, when that is an expression or a name and not a whole text; one
-    installed from a repository names its commit."""
+    """A distribution with the licence that it declares where that is no whole text, and its commit where it has one."""
     name = re.sub(r"[-_.]+", "-", distribution.metadata["Name"]).lower()
     origin = json.loads(distribution.read_text("direct_url.json") or "{}")
     commit = origin.get("vcs_info", {}).get("commit_id")

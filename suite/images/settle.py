@@ -1,8 +1,7 @@
 """An image without the traces of its build: one commit and the same inputs give one id.
 
-The classic builder writes times, and names of its own containers, into an image's configuration. Its layers are the
-same each time, if the Dockerfile sees to that; over these layers a configuration without such traces is loaded, which
-moves no data.
+The classic builder writes times, and names of its own containers, into an image's configuration. One without them is
+loaded over the same layers, which moves no data.
 """
 
 import hashlib
@@ -49,11 +48,8 @@ def settle(api: APIClient, identity: str, tag: str, created: int) -> str | None:
 
 
 def settled_configuration(chain: list[Mapping[str, Any]], steps: list[str], created: int) -> dict[str, Any]:
-    """The configuration as runtimes store it, from what they say of an image and of those it was made from.
-
-    ``chain``: newest first, down to the base, which is told as one entry for each of its layers. ``steps``: newest
-    first, the instruction of each image but the base.
-    """
+    """The configuration as runtimes store it. ``chain``: an image and those it was made from, down to the base;
+    ``steps``: the instruction of each but the base. Newest first."""
     image, base = chain[0], chain[-1]
     moment = datetime.fromtimestamp(created, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     history: list[dict[str, Any]] = [{"created": moment, "created_by": "base"} for _ in _layers(base)]

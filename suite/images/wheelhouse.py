@@ -1,8 +1,5 @@
-"""A folder of wheels for an image build that is to fetch nothing, with a CPU build of torch.
-
-It is filled by pip with the caller's own configuration, for the images' Python whatever this one is. What comes as
-source alone is built here.
-"""
+"""A folder of wheels for an image build that is to fetch nothing, with a CPU build of torch, filled by pip with the
+caller's own configuration. What comes as source alone is built here."""
 
 import hashlib
 import os
@@ -27,8 +24,7 @@ def fill_wheelhouse(project: Project, image: Image) -> Path:
     """Fetch and build what an image needs on a CPU; gives back the folder. What is there already stays.
 
     Beside it the lock of the CPU build is written, ``cpu.lock`` for the image engines: the pins of the checkout's own
-    lock with the hashes of these very wheels, which are not those of the index where torch is a CPU build. Raises
-    UsageError for an image without a CPU build, and with pip's last line when something cannot be had.
+    lock with the hashes of these very wheels. Raises UsageError.
     """
     if image.cpu_stack is None:
         raise UsageError(f"the image {image.name} has no CPU build, which a wheelhouse is for")

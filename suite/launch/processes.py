@@ -121,8 +121,8 @@ def child_subreaper() -> Iterator[None]:
 
 
 def end_with_this_process(memory_bytes: int | None) -> Callable[[], None]:
-    """For ``preexec_fn``: have the kernel kill a child when the thread that starts it ends, whatever the child runs,
-    and limit its address space. A program that is run as another user loses the first.
+    """For ``preexec_fn``: have the kernel kill a child when the thread that starts it ends, and limit its address
+    space.
 
     What is called between fork and exec is looked up here, and there takes no lock that another thread may hold.
     """

@@ -1,5 +1,5 @@
-"""Watching a run to its end, whoever runs it: one wait for output, exits, stop requests and the next deadline; and when
-it waits for its turn, as the driver that gives turns tells whoever watches it (``suite.launch.turns``)."""
+"""Watching a run to its end, whoever runs it: one wait for output, exits, stop requests, turns and the next
+deadline."""
 
 import errno
 import json

@@ -1,9 +1,8 @@
 """Ranks that are forked from a process that has their stack imported, instead of importing it each.
 
 Such a process, a zygote, is ``python -m suite.worker.zygote`` under the stack's interpreter, in the environment of the
-ranks. It forks twice, so that a rank becomes a child of this process, which adopts orphans (``child_subreaper``): it is
-waited for, signalled and ended as any other. What a zygote cannot do is never a failure of a run: its ranks are then
-started by themselves.
+ranks. It forks twice, so that a rank becomes a child of this process, which adopts orphans (``child_subreaper``). What
+a zygote cannot do is never a failure of a run: its ranks are then started by themselves.
 """
 
 import json
@@ -85,8 +84,7 @@ class Zygote:
         return self._process.poll() is None
 
     def is_fit(self, seconds: float, requests: StopRequests) -> bool:
-        """Whether it has imported its stack and can fork it; False too where it takes longer, or somebody asks the
-        driver to stop."""
+        """Whether it has imported its stack in time and can fork it, and nobody asks the driver to stop."""
         with selectors.DefaultSelector() as selector:
             selector.register(self._channel, selectors.EVENT_READ)
             selector.register(requests.descriptor, selectors.EVENT_READ)
@@ -98,10 +96,7 @@ class Zygote:
     def fork(
         self, argv: tuple[str, ...], memory_bytes: int | None, variables: Mapping[str, str], log: int, is_speaker: bool
     ) -> ForkedProcess:
-        """A rank of this command, ``python -m MODULE ARGUMENT...``, with its own variables and at most so much memory.
-
-        Raises ForkError.
-        """
+        """A rank of this command, ``python -m MODULE ARGUMENT...``. Raises ForkError."""
         _, _, module, *rest = argv
         ours, theirs = os.pipe() if is_speaker else (None, None)
         asked = {"module": module, "arguments": rest, "variables": dict(variables), "memory_bytes": memory_bytes}
@@ -145,8 +140,7 @@ class Zygote:
 class Zygotes:
     """Those of a launcher, by their surroundings: started when first asked for, kept until the launcher is gone.
 
-    A zygote ends with the thread that started it. So where several threads ask, for a run each, it is none of these,
-    but one that does for all of them what is asked, one after the other.
+    A zygote ends with the thread that started it: where several threads ask, one of its own starts it.
     """
 
     def __init__(self) -> None:
@@ -155,8 +149,8 @@ class Zygotes:
         self._finalizer = weakref.finalize(self, _close, self._kept)
 
     def find(self, job: Job, variables: Mapping[str, str], requests: StopRequests) -> Zygote | None:
-        """One that can fork the ranks of this job, with its stack imported; None where they are to start by
-        themselves. ``variables``: of a rank, beside those of the job and of this process."""
+        """One that can fork the ranks of this job; None where they are to start by themselves. ``variables``: of a
+        rank, beside those of the job and of this process."""
         around = surroundings(job, variables)
         if threading.current_thread() is threading.main_thread():
             return self._find(job, around, requests)

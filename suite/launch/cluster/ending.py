@@ -1,7 +1,4 @@
-"""From the output of a run on a cluster to each rank's events and each stream's log, and to how it ended. Pure.
-
-Its ranks' events, torchrun, the logs and the scheduler tell.
-"""
+"""From the output of a run on a cluster to each rank's events and each stream's log, and to how it ended. Pure."""
 
 import json
 import math

@@ -1,7 +1,4 @@
-"""How a container's run ended, from its node's report, the container runtime's and what the driver did. Pure.
-
-What runtimes and their hooks say when a container does not start or does not live is data (``RUNTIME_PATTERNS``).
-"""
+"""How a container's run ended, from its node's report, the container runtime's and what the driver did. Pure."""
 
 import re
 from typing import Literal, NamedTuple

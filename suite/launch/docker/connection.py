@@ -56,10 +56,8 @@ class Runtime:
 
 
 def connect(copy_back: bool = False) -> Runtime:
-    """Reach the container runtime. ``copy_back``: treat it as one that does not see this host's folders.
-
-    Raises UsageError with one line when there is none, it may not be used, or it is too old.
-    """
+    """Reach the container runtime. ``copy_back``: treat it as one that does not see this host's folders. Raises
+    UsageError."""
     host = chosen_host()
     try:
         if host.startswith("ssh://"):
@@ -152,10 +150,8 @@ RUNTIME_SOCKET = "/var/run/docker.sock"
 
 
 def open_tunnel(host: str) -> str:
-    """Address of a local socket that leads to the runtime of ``ssh://[user@]host[:port][/socket]``.
-
-    Keys or an agent must let us in: nobody can be asked for a password. Raises UsageError when ssh does not.
-    """
+    """Address of a local socket that leads to the runtime of ``ssh://[user@]host[:port][/socket]``. Raises UsageError
+    where no key or agent lets us in: nobody can be asked for a password."""
     folder = Path(tempfile.mkdtemp(prefix="suite-ssh-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     socket = folder / "engine.sock"

@@ -56,10 +56,7 @@ def may_have_gpus(runtime: Runtime) -> bool:
 
 
 def usable_gpus(runtime: Runtime, settings: DockerSettings, image: str) -> tuple[LocalDevice, ...]:
-    """The GPUs that runs may use: those named, or all.
-
-    This host's driver is asked, or a short container where that shows none. Raises UsageError when some are not there.
-    """
+    """The GPUs that runs may use: those named, or all. Raises UsageError when some are not there."""
     here = () if runtime.facts.remote else local_devices()
     if not here:
         return _ask_container(runtime, settings, image)
@@ -98,11 +95,8 @@ def _describes_gpus(file: Path) -> bool:
 def image_versions(
     runtime: Runtime, image: ImageFacts, python: str, packages: Sequence[str], optional: Sequence[str] = ()
 ) -> dict[str, str | None]:
-    """Version of each package in the image, by its labels, or by asking its interpreter where a label is missing.
-
-    A package of ``optional`` is there only where the image has it.
-    Raises UsageError when it has no such interpreter.
-    """
+    """Version of each package in the image, and of those of ``optional`` that it has, by its labels, or by its
+    interpreter where a label is missing. Raises UsageError when it has no such interpreter."""
     if all(package in image.stack for package in packages) and python == PYTHON:
         return {package: image.stack[package] for package in (*packages, *optional) if package in image.stack}
     try:

@@ -104,11 +104,8 @@ def _mounts(job: Job, volume: str | None) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class DockerLauncher:
-    """Runs jobs in containers. ``images``: backend -> the image its runs are started from, by its id.
-
-    ``run`` may be called from several threads, each through a launcher of its own (``beside``), if its ``stops`` do not
-    install signal handlers, which only the main thread may.
-    """
+    """Runs jobs in containers. ``images``: backend -> the image its runs are started from, by its id. Of several
+    threads each calls ``run`` of a launcher of its own (``beside``), whose ``stops`` install no signal handlers."""
 
     runtime: Runtime
     settings: DockerSettings
@@ -122,8 +119,7 @@ class DockerLauncher:
     def beside(
         self, stops: Stops, runs_at_once: int = 1, gpus: tuple[str, ...] | None = None, cpuset: str | None = None
     ) -> "DockerLauncher":
-        """The same launcher for one of several runs at the same time, or side by side on devices of its own, stopped by
-        these requests."""
+        """The same launcher for one of several runs at the same time, maybe on devices of its own."""
         settings = self.settings if cpuset is None else self.settings.model_copy(update={"cpuset": cpuset})
         return replace(self, runs_at_once=runs_at_once, devices=gpus, settings=settings, stops=stops)
 
@@ -279,8 +275,7 @@ class DockerLauncher:
 
     @contextmanager
     def _removed_afterwards(self, job: Job) -> Iterator[None]:
-        """Nothing of the run is left on the runtime, however the block ends; what cannot be removed in time is by the
-        next session."""
+        """Nothing of the run is left on the runtime; what cannot be removed in time is by the next session."""
         try:
             yield
         finally:

@@ -62,10 +62,8 @@ def remove_orphans(api: APIClient, is_local: bool) -> int:
 
 
 def remove_labelled(api: APIClient, labels: dict[str, str]) -> bool:
-    """Remove every container and volume that carries this session's label of this run. Raises DockerException.
-
-    Returns whether none is there any more: a removal that somebody else has begun may still fail.
-    """
+    """Remove every container and volume that carries this session's label of this run; whether none is there any more,
+    for a removal that somebody else has begun may fail. Raises DockerException."""
     wanted = {"label": [f"{name}={labels[name]}" for name in (SESSION_LABEL, RUN_LABEL)]}
     for entry in api.containers(all=True, filters=wanted):
         remove_container(api, entry["Id"])
@@ -75,8 +73,7 @@ def remove_labelled(api: APIClient, labels: dict[str, str]) -> bool:
 
 
 def ask(api: APIClient, image: str, command: Sequence[str], **host: Any) -> bytes:
-    """Standard output of a command in a short container, without network and rights; a session finds it should this
-    process die before. ``host``: fields of its HostConfig beside those.
+    """Standard output of a command in a short container, without network and rights. ``host``: more of its HostConfig.
 
     Raises DockerException, and UsageError where the command fails, does not end or prints too much.
     """

@@ -130,10 +130,7 @@ USUAL_PATIENCE = ContainerPatience()
 
 
 class ContainerWatch(Watch):
-    """One container: ``attach``, start it, ``watch``, then ``end`` tells what became of it; ``close`` in any case.
-
-    The node inside stops and wakes its ranks; here waiting is left out of their time alone.
-    """
+    """One container: ``attach``, start it, ``watch``, then ``end`` tells what became of it; ``close`` in any case."""
 
     def __init__(
         self,

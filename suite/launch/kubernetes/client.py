@@ -133,10 +133,8 @@ class Cluster:
 
 
 def connect(context: str | None = None, namespace: str | None = None) -> Cluster:
-    """The cluster of a kubeconfig context, the current one unless named, or the one this process runs in.
-
-    Raises UsageError where the client is not installed or no cluster is configured. Nothing is asked of it yet.
-    """
+    """The cluster of a kubeconfig context, the current one unless named, or the one this process runs in. Nothing is
+    asked of it yet. Raises UsageError where the client is not installed or no cluster is configured."""
     try:
         from kubernetes import client, config
     except ImportError as error:

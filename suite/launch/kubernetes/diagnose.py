@@ -129,11 +129,9 @@ def _of_container(pod: str, status: dict[str, Any]) -> Iterator[Finding]:
 
 
 def hopeless(pods: Sequence[Pod], now: float, warnings: Sequence[str] = ()) -> str | None:
-    """Why a run that is not over can never end well: an image that cannot be had; the other pods would hold their GPUs
-    until the run's deadline. ``None`` while it may.
+    """Why a run that is not over can never end well: an image that cannot be had. ``None`` while it may.
 
-    ``now``: Unix seconds. ``warnings``: what the cluster complained of; between two tries a pod itself does not say why
-    the last one failed.
+    ``now``: Unix seconds. ``warnings``: as above; between two tries a pod itself does not say why the last one failed.
     """
     for pod in pods:
         started = moment(text(pod.body, "status", "startTime"))

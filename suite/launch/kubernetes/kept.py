@@ -1,9 +1,8 @@
 """What the pods of a run printed, kept on this machine while somebody waits for the run.
 
-A kubelet cuts the log of a container at some size (10 MiB unless it was told otherwise) and shows only what came after
-the cut, and a deleted pod takes its log with it. So a driver that waits reads what is there, and follows what comes: a
-kubelet that is followed goes on over its cuts. Each stream has a file of its own beside the run's spool, whose lines
-have the moments before them by which what is new is known.
+A kubelet cuts the log of a container at some size (usually 10 MiB) and shows only what came after the cut, and a
+deleted pod takes its log with it. So a driver that waits reads what is there, and follows what comes, over cuts too.
+Each stream has a file beside the run's spool, whose lines have the moments before them by which what is new is known.
 """
 
 import fcntl
@@ -111,10 +110,8 @@ _FOLLOWERS: dict[Path, Thread] = {}
 
 
 def keep_printed(cluster: Cluster, spool: Path, pod: Pod) -> None:
-    """Add what a pod printed, and follow it from now on; nothing while a follower or another driver does.
-
-    Raises UsageError: Refused where the cluster cannot give it.
-    """
+    """Add what a pod printed, and follow it from now on; nothing while a follower or another driver does. Raises
+    UsageError: Refused where the cluster cannot give it."""
     path = _path(spool, pod.stream)
     if path in _FOLLOWERS and _FOLLOWERS[path].is_alive():
         return
@@ -180,10 +177,7 @@ def _path(spool: Path, stream: str) -> Path:
 
 @contextmanager
 def _held(path: Path, seconds: float = 0.0) -> Iterator[int | None]:
-    """A file to append to that no other driver appends to meanwhile; ``None`` where one does for so long.
-
-    Raises UsageError.
-    """
+    """A file to append to that no other driver appends to; ``None`` where one does for so long. Raises UsageError."""
     deadline = time.monotonic() + seconds
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -204,9 +198,7 @@ def _lock(file: int) -> bool:
 
 def _add(cluster: Cluster, path: Path, file: int, pod: Pod, at_end: bool) -> None:
     """What its node has of a pod and this file has not; at the end also over answers that break off, and half a line.
-
-    Raises Refused, and Unanswered where answers break off again and again.
-    """
+    Raises Refused, and Unanswered where answers break off again and again."""
     broken = 0
     while (most := MOST_AT_END_BYTES - os.fstat(file).st_size) > 0:
         last, answer = _last_line(path, file), BytesIO()

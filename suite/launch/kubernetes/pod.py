@@ -66,8 +66,7 @@ def ranks_text(job: Job) -> str:
 
 
 def start_parameters(job: Job, settings: KubernetesSettings) -> dict[str, str]:
-    """Options of ``ray start`` on every node. Ray's CPUs are slots for processes, of which trainers ask for several a
-    device; on CPU ranks its GPUs are slots as well."""
+    """Options of ``ray start`` on every node. Ray's CPUs are slots for processes, and its GPUs too on CPU ranks."""
     return {
         "num-cpus": str(max(_SLOTS_PER_RANK * job.ranks_per_node, _LEAST_SLOTS)),
         "num-gpus": str(job.ranks_per_node),

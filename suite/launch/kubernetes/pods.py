@@ -1,7 +1,5 @@
-"""What a cluster reports of a run's pods and of the run itself, read from their JSON. Pure.
-
-An answer may hold anything: what is not of its kind counts as not there, so that nobody stumbles.
-"""
+"""What a cluster reports of a run's pods and of the run itself, read from their JSON, which may hold anything: what is
+not of its kind counts as not there. Pure."""
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime

@@ -173,11 +173,8 @@ def _release(cluster: Cluster, submission: Submission) -> None:
 
 
 def _keep_ends(cluster: Cluster, pods: list[Pod], spool: Path, needed: bool) -> None:
-    """Keep what pods have printed to their ends, also where the nodes of some are out of reach by now. ``needed``:
-    nothing but the logs holds what the ranks measured.
-
-    Raises UsageError where a good run would be lost.
-    """
+    """Keep what pods have printed to their ends, also where the nodes of some are out of reach by now. Raises
+    UsageError where a good run would be lost. ``needed``: nothing but the logs holds what the ranks measured."""
     for pod in pods:
         try:
             kept.end_of_printed(cluster, spool, pod)
@@ -218,9 +215,7 @@ def _why(pods: list[Pod], nodes: int, warnings: list[str]) -> list[str]:
 
 def clear_away(cluster: Cluster, submission: Submission) -> None:
     """Delete what the cluster still has of an earlier attempt, and wait for its pods: they have the new ones' labels.
-
-    Raises UsageError where they do not end.
-    """
+    Raises UsageError where they do not end."""
     if submission.launcher != KubernetesScheduler.name:
         return
     _delete(cluster, submission)

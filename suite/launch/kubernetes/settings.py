@@ -1,7 +1,4 @@
-"""What a run needs to know of the cluster it goes to, in names and numbers as Kubernetes takes them; its options.
-
-None of it changes the work that is measured.
-"""
+"""What a run needs to know of the cluster it goes to, in names and numbers as Kubernetes takes them; its options."""
 
 import hashlib
 import re

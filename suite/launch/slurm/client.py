@@ -47,11 +47,9 @@ class QueueEntry(NamedTuple):
 
 
 def submit(script: str, *options: str) -> str:
-    """Hand a script over and give back the job's id. ``options``: of sbatch, before the script's own.
-
-    It is asked for a trial first: a job that can never start is refused then, where it would wait for ever. Raises
-    UsageError with sbatch's message when it is refused, Unanswered where the controller may have taken it.
-    """
+    """Hand a script over and give back the job's id. ``options``: of sbatch, before the script's own. A trial comes
+    first, in which a job that can never start is refused. Raises UsageError when it is refused, Unanswered where the
+    controller may have taken it."""
     _call("sbatch", "--test-only", *options, text=script)
     try:
         return _call("sbatch", "--parsable", *options, text=script).split(";")[0].strip()
@@ -67,10 +65,7 @@ def find(job: str) -> QueueEntry | None:
 
 
 def find_by_name(name: str, folder: str, index: int | None) -> QueueEntry | None:
-    """The user's own job of that name and working directory, where its id was not written down.
-
-    ``index``: which one of an array.
-    """
+    """The user's own job of that name and working directory, and of that index of an array."""
     jobs = [job for job in _queued("--me", f"--name={name}") if job.folder == folder]
     jobs = jobs or _accounted(f"--name={name}", f"--uid={os.getuid()}", "--starttime=now-30days")
     return _last([job for job in jobs if index is None or job.job.endswith(f"_{index}")])
@@ -185,10 +180,8 @@ def _error_message(errors: str) -> str:
 
 
 def why_never(reason: str, job: str, partition: str) -> str:
-    """Why a job of this reason can never start: what it asks for beside what its partition gives; and what to change.
-
-    ``job``, ``partition``: scontrol's lines about them; empty where it does not tell.
-    """
+    """Why a job of this reason can never start, and what to change. ``job``, ``partition``: scontrol's lines about
+    them; empty where it does not tell."""
     name = partition_of(job)
     where = f"partition {name}" if name else "its partition"
     wants = _facts(job, "NumNodes", "TimeLimit") or "what is not given"

@@ -1,4 +1,4 @@
-"""What a job's output file holds: each task's lines behind its number, kept to a size, and Slurm's own between them.
+"""What a job's output holds: each task's lines behind its number, kept to a size, and Slurm's own between them.
 Pure."""
 
 import re

@@ -135,11 +135,8 @@ class SlurmScheduler:
 
 
 def submit(script: str, *options: str) -> str:
-    """Hand a script over; id of the job. Raises UsageError, and leaves nothing, where it is refused or cannot start;
-    Unanswered where that cannot be told.
-
-    ``options``: as `client.submit`'s. Of a job that waits for others Slurm tells no other reason yet.
-    """
+    """As ``client.submit``; a job that cannot start is refused too, and leaves nothing. Of one that waits for others
+    Slurm tells no other reason yet."""
     job = client.submit(script, *options)
     deadline = time.monotonic() + REASON_SECONDS
     found = None

@@ -1,7 +1,4 @@
-"""How a user wants a run to be put into Slurm's queue: settings, and the options that set them.
-
-Further options of sbatch that would lose a run's result, or its place, are refused.
-"""
+"""How a user wants a run to be put into Slurm's queue: settings, and the options that set them."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -11,7 +8,7 @@ from suite.spec.base import Frozen
 from suite.spec.fields import Declared
 from suite.spec.typed import seconds, size
 
-#: long name -> who sets it instead; sbatch takes every beginning of a name that means one option
+#: what would lose a result or its place, and who sets it; sbatch takes every beginning of a name that means one option
 _OURS = {
     "output": "the results folder (--runs)",
     "error": "the results folder (--runs)",
