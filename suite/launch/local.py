@@ -142,8 +142,7 @@ def worker_path(python: str) -> str:
         raise UsageError(
             f"{python} would see the driver's packages: run suite from a checkout to use another interpreter"
         )
-    inherited = os.environ.get("PYTHONPATH")
-    return os.pathsep.join([str(root), inherited] if inherited else [str(root)])
+    return os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")]))
 
 
 def start_all(

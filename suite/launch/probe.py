@@ -6,7 +6,7 @@ import platform
 import re
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -88,8 +88,7 @@ def ask_worker(python: str, module: str, *arguments: str, seconds: float = ASK_S
     UsageError as ``stack_versions``."""
     root = str(Path(__file__).resolve().parents[2])
     path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
-    command = (python, "-m", module, *arguments)
-    return answer_of(python, command, seconds, {**os.environ, "PYTHONPATH": path})
+    return answer_of(python, (python, "-m", module, *arguments), seconds, {**os.environ, "PYTHONPATH": path})
 
 
 def stack_code(python: str, packages: tuple[str, ...]) -> dict[str, str]:
@@ -137,10 +136,9 @@ def _cpu_model() -> str | None:
 
 def _siblings(cpu: int) -> str:
     """The kernel's list of the threads of a CPU's core; its own number where the kernel does not say."""
-    try:
+    with suppress(OSError):
         return Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list").read_text().strip()
-    except OSError:
-        return str(cpu)
+    return str(cpu)
 
 
 @contextmanager
@@ -161,10 +159,9 @@ def nvml_of_this_host() -> Iterator[ModuleType | None]:
 
 def _device(nvml: ModuleType, index: int) -> LocalDevice:
     handle = nvml.nvmlDeviceGetHandleByIndex(index)
-    try:
-        memory: int | None = nvml.nvmlDeviceGetMemoryInfo(handle).total
-    except nvml.NVMLError_NotSupported:
-        memory = None
+    memory: int | None = None
+    with suppress(nvml.NVMLError_NotSupported):
+        memory = nvml.nvmlDeviceGetMemoryInfo(handle).total
     name, uuid = nvml.nvmlDeviceGetName(handle), nvml.nvmlDeviceGetUUID(handle)
     return LocalDevice(index=index, uuid=uuid, name=name, memory_bytes=memory)
 

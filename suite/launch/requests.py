@@ -108,11 +108,9 @@ class Mailbox:
     def post(self, call: Callable[[], None]) -> None:
         """Leave a call; waits while too many lie there, and drops it when nobody will read any more."""
         while not self._closed:
-            try:
+            with suppress(queue.Full):
                 self._calls.put(call, timeout=0.5)
                 break
-            except queue.Full:
-                continue
         with self._lock, suppress(BlockingIOError):  # full of wake-ups
             if not self._closed:
                 os.write(self._writing, b"x")

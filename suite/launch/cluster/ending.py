@@ -44,7 +44,7 @@ def read_streams(streams: Iterable[Stream], ranks: int) -> Transcript:
         log = sorting.transcript.logs.setdefault(stream.name, [])
         for line in stream.lines:
             start = line.find(EVENT_PREFIX)
-            event = parse_event(line[start:]) if start >= 0 else None
+            event = parse_event(line[start:])
             if event is None:
                 log.append(line)
                 continue
@@ -198,10 +198,8 @@ def _cut_off(ranks_seen: dict[int, _Rank]) -> Failure | None:
 
 def _with_signals(end: SchedulerEnd, transcript: Transcript) -> SchedulerEnd:
     """Exit codes with that of a torchrun that was sent a signal, which is 1, as the signal's."""
-    codes: dict[str, int] = {}
-    for name, code in end.exit_codes.items():
-        number = signal_of_torchrun(transcript.logs.get(name, ())) if code == 1 else None
-        codes[name] = code if number is None else -number
+    sent = {name: signal_of_torchrun(lines) for name, lines in transcript.logs.items() if end.exit_codes.get(name) == 1}
+    codes = {**end.exit_codes, **{name: -number for name, number in sent.items() if number is not None}}
     return end.model_copy(update={"exit_codes": codes})
 
 
@@ -218,11 +216,9 @@ def _rank(lines: list[bytes]) -> _Rank:
 
 def _last_seen(lines: list[bytes]) -> tuple[str | None, int | None]:
     """The last phase that rank 0 reported, and its iteration."""
-    for line in reversed(lines):
-        event = json.loads(line)
-        if phase_of(event) is not None:
-            return phase_of(event), iteration_of(event)
-    return None, None
+    events = (event for event in map(json.loads, reversed(lines)) if phase_of(event) is not None)
+    last: dict[str, Any] = next(events, {})
+    return phase_of(last), iteration_of(last)
 
 
 def _rows(streams: tuple[Stream, ...], transcript: Transcript) -> dict[int, FailedRank]:
@@ -241,7 +237,8 @@ def _rank_ends(
     is one rank; and its own unless the scheduler ended the job, or torchrun or the scheduler ended the rank because
     another had failed."""
     tasks = {stream.ranks[0]: end.exit_codes.get(stream.name) for stream in streams if len(stream.ranks) == 1}
-    first = next((stream.ranks for stream in streams if stream.name == _first_to_end(end)), ())
+    first_to_end = next(iter(end.exit_codes), None)  # a scheduler signals those that are left then
+    first = next((stream.ranks for stream in streams if stream.name == first_to_end), ())
     for rank, each in ranks_seen.items():
         code = rows[rank].exit_code if rank in rows else tasks.get(rank)
         if each.status is not None:
@@ -260,11 +257,6 @@ def _rank_ends(
         )
 
 
-def _first_to_end(end: SchedulerEnd) -> str | None:
-    """Name of the stream whose task ended badly first; a scheduler signals those that are left then."""
-    return next(iter(end.exit_codes), None)
-
-
 def _stream_ends(
     ranks_seen: dict[int, _Rank], streams: tuple[Stream, ...], end: SchedulerEnd, transcript: Transcript
 ) -> Iterator[RankEnd]:
@@ -274,7 +266,7 @@ def _stream_ends(
         was_killed = code is not None and code < 0  # what starts the ranks may be, and leave them to end well
         if stream.ranks and not was_killed and all(ranks_seen[rank].status == "ok" for rank in stream.ranks):
             continue
-        by_itself = end.verdict is None and (code is None or code > 0 or stream.name == _first_to_end(end))
+        by_itself = end.verdict is None and (code is None or code > 0 or stream.name == next(iter(end.exit_codes)))
         times = [ranks_seen[rank].last_time for rank in stream.ranks if code is not None]
         ended_at = max(times, default=math.inf)
         yield RankEnd(

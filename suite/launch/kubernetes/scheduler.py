@@ -288,9 +288,8 @@ def _spool(submission: Submission) -> Path:
 def _progress(tail: bytes) -> list[str]:
     """The last phase in these lines."""
     for line in reversed(tail.splitlines()):
-        start = line.find(EVENT_PREFIX)
-        event = parse_event(line[start:]) if start >= 0 else None
-        phase, iteration = (None, None) if event is None else (phase_of(event), iteration_of(event))
+        event = parse_event(line[line.find(EVENT_PREFIX) :]) or {}
+        phase, iteration = phase_of(event), iteration_of(event)
         if phase is not None and iteration is not None:
             return [f"iteration {iteration}, {phase} done"]
     return []

@@ -61,14 +61,14 @@ def submit(script: str, *options: str) -> str:
 
 def find(job: str) -> QueueEntry | None:
     """The job as the queue has it, else as the accounting has it; ``None`` where both do not know it (any more)."""
-    return _last(_queued(f"--jobs={job}") or _accounted("-j", job))
+    return next(reversed(_queued(f"--jobs={job}") or _accounted("-j", job)), None)
 
 
 def find_by_name(name: str, folder: str, index: int | None) -> QueueEntry | None:
     """The user's own job of that name and working directory, and of that index of an array."""
     jobs = [job for job in _queued("--me", f"--name={name}") if job.folder == folder]
     jobs = jobs or _accounted(f"--name={name}", f"--uid={os.getuid()}", "--starttime=now-30days")
-    return _last([job for job in jobs if index is None or job.job.endswith(f"_{index}")])
+    return next((job for job in reversed(jobs) if index is None or job.job.endswith(f"_{index}")), None)
 
 
 def is_called(job: str, name: str) -> bool:
@@ -81,9 +81,9 @@ def unfinished(folders: Collection[str]) -> list[str]:
     if shutil.which("sbatch") is None:
         return []  # whoever submits is told
     lines = _call("squeue", "--me", "--noheader", "--format=%F|%Z").splitlines()
-    jobs = [line.strip().split("|", 1) for line in lines if "|" in line]
-    own = sorted((job for job, where in jobs if where in folders), key=lambda job: int(job) if job.isdecimal() else 0)
-    return list(dict.fromkeys(own))
+    jobs = [line.strip().partition("|") for line in lines]
+    own = {job for job, _, where in jobs if where in folders}
+    return sorted(own, key=lambda job: int(job) if job.isdecimal() else 0)
 
 
 def show(kind: str, name: str) -> str:
@@ -107,10 +107,6 @@ def _queued(*which: str) -> list[QueueEntry]:
             return []
         raise
     return [_entry(line) for line in lines]
-
-
-def _last(jobs: list[QueueEntry]) -> QueueEntry | None:
-    return jobs[-1] if jobs else None
 
 
 def _accounted(*which: str) -> list[QueueEntry]:
