@@ -9,7 +9,7 @@ from pydantic import Field, ValidationError
 from suite.bundle.files import first_line
 from suite.launch.docker.conclude import essence, told
 from suite.launch.docker.session import ask
-from suite.launch.probe import answer_of
+from suite.launch.probe import told_by
 from suite.spec import foreign
 from suite.spec.base import Frozen, UsageError, printable
 from suite.spec.images import Digest
@@ -127,7 +127,7 @@ def of_image(api: "APIClient", image: str, file: str | None) -> StackFile:
 
 def of_interpreter(python: str, file: str | None) -> StackFile:
     """Ask an interpreter of this machine, or of the image that this command itself runs in. Raises UsageError."""
-    return StackFile(image=None, id=None, file=file, **answer_of(python, (python, "-c", LOOK)))
+    return StackFile(image=None, id=None, file=file, **told_by(python, LOOK))
 
 
 def read_stack(path: Path) -> StackFile:

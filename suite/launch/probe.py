@@ -80,7 +80,7 @@ def stack_versions(python: str, packages: tuple[str, ...]) -> dict[str, str | No
     Asks one short process in the environment of ranks, since a stack may lie on ``PYTHONPATH``. Raises UsageError when
     it cannot be started, does not answer, or is no Python 3.8 or newer.
     """
-    return answer_of(python, (python, "-c", ASK_VERSIONS, *packages))
+    return told_by(python, ASK_VERSIONS, *packages)
 
 
 def ask_worker(python: str, module: str, *arguments: str, seconds: float = ASK_SECONDS) -> Any:
@@ -88,20 +88,25 @@ def ask_worker(python: str, module: str, *arguments: str, seconds: float = ASK_S
     UsageError as ``stack_versions``."""
     root = str(Path(__file__).resolve().parents[2])
     path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
-    return answer_of(python, (python, "-m", module, *arguments), seconds, {**os.environ, "PYTHONPATH": path})
+    return _answer_of(python, (python, "-m", module, *arguments), seconds, {**os.environ, "PYTHONPATH": path})
 
 
 def stack_code(python: str, packages: tuple[str, ...]) -> dict[str, str]:
     """Digest of the code of each package that the interpreter ``python`` has, all of which is read: half a second for
     torch, DeepSpeed and transformers. Raises UsageError as ``stack_versions``."""
-    found = answer_of(python, (python, "-c", _IDENTITY.read_text(encoding="utf-8"), *packages))
+    found = told_by(python, _IDENTITY.read_text(encoding="utf-8"), *packages)
     return {package: told["digest"] for package, told in found.items() if told is not None}
 
 
-def answer_of(
-    python: str, command: Sequence[str], seconds: float = ASK_SECONDS, env: Mapping[str, str] | None = None
-) -> Any:
-    """What a command of the interpreter ``python`` prints as JSON. Raises UsageError as ``stack_versions``."""
+def told_by(python: str, program: str, *arguments: str) -> dict[str, Any]:
+    """The JSON object that a program prints under the interpreter ``python``. Raises UsageError as ``stack_versions``."""
+    found = _answer_of(python, (python, "-c", program, *arguments), ASK_SECONDS)
+    if not isinstance(found, dict):
+        raise UsageError(f"{python} is no Python 3.8 or newer; name one with --python")
+    return found
+
+
+def _answer_of(python: str, command: Sequence[str], seconds: float, env: Mapping[str, str] | None = None) -> Any:
     try:
         answer = subprocess.run(
             command, env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=seconds, check=True
