@@ -107,7 +107,6 @@ class StackFile(Environment):
     file: Digest | None = Field(description="the image file that it was written for; null: it may be of any")
 
     def text(self) -> str:
-        """As it is written."""
         return json.dumps(self.model_dump(by_alias=True), indent=1) + "\n"
 
 

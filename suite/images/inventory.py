@@ -48,13 +48,11 @@ def inventory(
 
 
 def _paths(python: str) -> tuple[str, list[str]]:
-    """The version of an interpreter, and where it looks."""
     version, paths = json.loads(subprocess.run((python, "-c", _ASK), capture_output=True, check=True).stdout)
     return version, paths
 
 
 def _environment(name: str, version: str, paths: list[str]) -> Iterator[Component]:
-    """The interpreter and every distribution that it finds."""
     yield _component(name, "generic", "cpython", version, kind="platform")
     seen = set()
     for distribution in distributions(path=paths):
@@ -95,7 +93,6 @@ def _python(environment: str, distribution: Distribution) -> Component:
 
 
 def _system(status: Path) -> Iterator[Component]:
-    """Installed Debian packages, from dpkg's own database."""
     if not status.is_file():
         return
     release = dict(re.findall(r'^(\w+)="?([^"\n]*)"?$', Path("/etc/os-release").read_text(), flags=re.MULTILINE))

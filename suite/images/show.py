@@ -69,12 +69,10 @@ _VERDICTS = {
 
 
 def print_step(step: Step, err: bool) -> None:
-    """One instruction of the Dockerfile as it begins."""
     say(shorten(str(step), STEP_COLUMNS), err=err)
 
 
 def print_rows(rows: Sequence[Row], why_no_engine: str | None) -> None:
-    """The catalogue, and what of it is on the runtime."""
     for row in rows:
         image = row.image
         say(f"{image.name:<14} {image.summary}")

@@ -98,7 +98,6 @@ def _run(options: argparse.Namespace) -> Outcome:
 
 
 def _refused(ranks: int, *evidence: str) -> Outcome:
-    """No rank was started, and why."""
     return Outcome(
         status="failed",
         exit_codes=dict.fromkeys(range(ranks)),

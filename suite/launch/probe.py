@@ -99,7 +99,7 @@ def stack_code(python: str, packages: tuple[str, ...]) -> dict[str, str]:
 
 
 def told_by(python: str, program: str, *arguments: str) -> dict[str, Any]:
-    """The JSON object that a program prints under the interpreter ``python``. Raises UsageError as ``stack_versions``."""
+    """The JSON object that a program prints under an interpreter. Raises UsageError as ``stack_versions``."""
     found = _answer_of(python, (python, "-c", program, *arguments), ASK_SECONDS)
     if not isinstance(found, dict):
         raise UsageError(f"{python} is no Python 3.8 or newer; name one with --python")

@@ -147,7 +147,6 @@ def below(pid: int | None = None) -> list[psutil.Process]:
 
 
 def descendants(pid: int | None = None) -> set[int]:
-    """Ids of all processes below one, this one unless told."""
     return {child.pid for child in below(pid)}
 
 

@@ -90,7 +90,6 @@ def phase_of(event: dict[str, Any]) -> str | None:
 
 
 def iteration_of(event: dict[str, Any]) -> int | None:
-    """The iteration that an event of a rank names, if it does."""
     iteration = event.get("iteration")
     return iteration if type(iteration) is int and 0 <= iteration < _MOST_ITERATIONS else None
 

@@ -125,7 +125,6 @@ class _Row:
         self._tell(waits=False)
 
     def begin_turn(self, length: int) -> None:
-        """Of so many iterations."""
         self._asked.clear()
         self.has_turn = True
         self._tell(waits=False)

@@ -100,7 +100,6 @@ class Watch(ABC):
         """End it."""
 
     def _watch(self, goes_on: Callable[[], bool]) -> None:
-        """Do what comes up, as long as it goes on."""
         self._selector.register(self._requests.descriptor, selectors.EVENT_READ, self._take_request)
         if self._waits.channel is not None:
             self._selector.register(self._waits.channel, selectors.EVENT_READ, self._hear_of_turns)

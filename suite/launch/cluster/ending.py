@@ -215,14 +215,12 @@ def _rank(lines: list[bytes]) -> _Rank:
 
 
 def _last_seen(lines: list[bytes]) -> tuple[str | None, int | None]:
-    """The last phase that rank 0 reported, and its iteration."""
     events = (event for event in map(json.loads, reversed(lines)) if phase_of(event) is not None)
     last: dict[str, Any] = next(events, {})
     return phase_of(last), iteration_of(last)
 
 
 def _rows(streams: tuple[Stream, ...], transcript: Transcript) -> dict[int, FailedRank]:
-    """What torchrun reports of failed ranks, on whichever node."""
     rows: dict[int, FailedRank] = {}
     for stream in streams:
         found = failed_ranks(transcript.logs.get(stream.name, []))

@@ -60,7 +60,6 @@ class Cluster:
         return self._call("POST", kind_of(body), body=body, query=query)
 
     def get(self, kind: str, name: str) -> dict[str, Any] | None:
-        """``None`` where there is none."""
         with _unless_status(404):
             return self._call("GET", kind, name)
         return None
@@ -70,7 +69,6 @@ class Cluster:
         return list(self._call("GET", kind, query=list(query.items()))["items"])
 
     def patch(self, kind: str, name: str, body: dict[str, Any]) -> None:
-        """Merge ``body`` into the object."""
         self._call("PATCH", kind, name, body=body)
 
     def delete(self, kind: str, name: str) -> None:
@@ -189,7 +187,6 @@ def _unless_status(*statuses: int) -> Iterator[None]:
 
 @contextmanager
 def _api_errors(cluster: Cluster, call: str) -> Iterator[None]:
-    """Turn what the client raises into one line."""
     from kubernetes.client import ApiException
     from urllib3.exceptions import HTTPError
 
@@ -224,7 +221,6 @@ def _refused(cluster: Cluster, call: str, error: "ApiException") -> Refused:
 
 
 def _message(error: "ApiException") -> str:
-    """The server's own sentence."""
     try:
         answer = json.loads(error.body or "")["message"]
     except (ValueError, KeyError, TypeError):

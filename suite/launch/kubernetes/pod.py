@@ -158,7 +158,6 @@ def render_reader(job: Job, settings: KubernetesSettings) -> dict[str, Any]:
 
 
 def parse(text: str) -> list[dict[str, Any]]:
-    """The objects of a rendered text."""
     return list(yaml.load_all(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
 
 
@@ -218,7 +217,6 @@ def check(job: Job, settings: KubernetesSettings) -> None:
 
 
 def run_labels(run_id: str) -> dict[str, str]:
-    """How every object of a run is found again."""
     return {"app.kubernetes.io/name": "suite", RUN_LABEL: object_name(run_id)}
 
 
@@ -238,12 +236,10 @@ def resources(job: Job, settings: KubernetesSettings) -> dict[str, str]:
 
 
 def bundle_folder(run_id: str) -> str:
-    """A run's folder as its ranks see it."""
     return f"{RUNS}/{run_id}"
 
 
 def claim_folder(job: Job) -> str:
-    """The run's folder on the claim."""
     return f"runs/{object_name(job.name)}"
 
 

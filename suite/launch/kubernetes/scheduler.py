@@ -286,7 +286,6 @@ def _spool(submission: Submission) -> Path:
 
 
 def _progress(tail: bytes) -> list[str]:
-    """The last phase in these lines."""
     for line in reversed(tail.splitlines()):
         event = parse_event(line[line.find(EVENT_PREFIX) :]) or {}
         phase, iteration = phase_of(event), iteration_of(event)

@@ -111,7 +111,6 @@ class SlurmLauncher(ClusterLauncher):
         return lines
 
     def sent(self, document: Document) -> list[str]:
-        """Every option of sbatch, and the step without what its tasks run."""
         lines = document.text.splitlines()
         options = [line.removeprefix("#SBATCH ") for line in lines if line.startswith("#SBATCH ")]
         step = document.text.partition("command=(\n")[2].partition("    bash\n")[0].split()
@@ -165,7 +164,6 @@ class Lanes:
         return (f"--dependency={','.join(words)}", "--kill-on-invalid-dep=yes") if words else ()
 
     def take(self, job: str, takes_all: bool) -> None:
-        """The next job has been submitted."""
         if takes_all:
             self._lanes = [(job,)] * len(self._lanes)
         else:

@@ -26,7 +26,6 @@ class Printed:
         self._first_bytes = self._last_bytes = self._cut = 0
 
     def append(self, line: bytes) -> None:
-        """Take the next line."""
         is_event = EVENT_PREFIX in line
         if self._last is None and self._first_bytes < FIRST_BYTES:
             self._first.append(line)
