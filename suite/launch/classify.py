@@ -136,8 +136,8 @@ class RankEnd(NamedTuple):
     exit_code: int | None  # negative: signal; None: not known
     ended_at: float | None  # Unix seconds; None when the driver ended it, so that the code means nothing
     started: bool  # whether its start event was written
-    reports: tuple[Report, ...]
-    log: tuple[str, ...]  # the last lines of its standard output and error
+    reports: tuple[Report, ...] = ()
+    log: tuple[str, ...] = ()  # the last lines of its standard output and error
     called: str | None = None  # a node's log, which may be any of its ranks'; None: it is this rank's own
 
     @property

@@ -59,7 +59,6 @@ class _Sorting:
 
     def __init__(self, ranks: int) -> None:
         self.transcript = Transcript()
-        self._ranks = ranks
         self._seen: dict[int, dict[int, bytes]] = {rank: {} for rank in range(ranks)}
         self._unlike: dict[int, int] = {}
         self._pieces: dict[tuple[int, int], dict[int, dict[str, Any]]] = {}
@@ -190,10 +189,8 @@ def run_outcome(ranks: int, gathered: Gathered, transcript: Transcript) -> Outco
 def _cut_off(ranks_seen: dict[int, _Rank]) -> Failure | None:
     """A runtime that is killed loses what its containers print until it is back, also that they are done."""
     silent = ", ".join(str(rank) for rank, each in ranks_seen.items() if each.status is None)
-    if not silent:
-        return None
     line = f"the scheduler says that the run ended well; the output of rank {silent} ends before that: a part was lost"
-    return Failure(kind="rank_lost", evidence=(line,))
+    return Failure(kind="rank_lost", evidence=(line,)) if silent else None
 
 
 def _with_signals(end: SchedulerEnd, transcript: Transcript) -> SchedulerEnd:
@@ -251,7 +248,6 @@ def _rank_ends(
             ended_at=each.last_time if by_itself and end.verdict is None else None,
             started=each.started,
             reports=each.reports,
-            log=(),
         )
 
 
@@ -265,14 +261,12 @@ def _stream_ends(
         if stream.ranks and not was_killed and all(ranks_seen[rank].status == "ok" for rank in stream.ranks):
             continue
         by_itself = end.verdict is None and (code is None or code > 0 or stream.name == next(iter(end.exit_codes)))
-        times = [ranks_seen[rank].last_time for rank in stream.ranks if code is not None]
-        ended_at = max(times, default=math.inf)
+        ended_at = max((ranks_seen[rank].last_time for rank in stream.ranks if code is not None), default=math.inf)
         yield RankEnd(
             rank=len(ranks_seen) + number,
             exit_code=code,
             ended_at=ended_at if by_itself else None,
             started=any(ranks_seen[rank].started for rank in stream.ranks),
-            reports=(),
             log=printable_lines(b"".join(transcript.logs.get(stream.name, []))[-TAIL_BYTES:]),
             called=stream.name,
         )

@@ -141,23 +141,15 @@ def conclude(end: ContainerEnd) -> Outcome:
     if end.outcome is None:
         return _outcome(end, "failed", _silent(end))
     failure = end.outcome.failure
-    if end.oom_killed and (failure is None or failure.kind in _OVERRULED_BY_OOM):
-        return _outcome(end, "failed", _out_of_memory(end, failure))
-    if end.outcome.status == "interrupted":
-        return _outcome(end, "failed", _stopped_by_others(end, end.outcome))
-    return end.outcome
-
-
-def _out_of_memory(end: ContainerEnd, failure: Failure | None) -> Failure:
     evidence = failure.evidence if failure else ("every rank ended with exit code 0",)
-    line = "the kernel killed a process of the container for want of memory (OOMKilled)"
-    return _failure(end, "oom_host", line, *evidence)
-
-
-def _stopped_by_others(end: ContainerEnd, outcome: Outcome) -> Failure:
-    evidence = outcome.failure.evidence if outcome.failure else ()
-    sent = next((line.rpartition(" ")[2] for line in evidence if "was sent" in line), "a stop signal")
-    return _failure(end, "rank_lost", f"the container was sent {sent}, and not by this driver", *end.trouble)
+    if end.oom_killed and (failure is None or failure.kind in _OVERRULED_BY_OOM):
+        line = "the kernel killed a process of the container for want of memory (OOMKilled)"
+        return _outcome(end, "failed", _failure(end, "oom_host", line, *evidence))
+    if end.outcome.status == "interrupted":
+        sent = next((line.rpartition(" ")[2] for line in evidence if "was sent" in line), "a stop signal")
+        line = f"the container was sent {sent}, and not by this driver"
+        return _outcome(end, "failed", _failure(end, "rank_lost", line, *end.trouble))
+    return end.outcome
 
 
 def _silent(end: ContainerEnd) -> Failure:

@@ -169,7 +169,8 @@ def _ranks_of(stream: str, job: Job) -> tuple[int, ...]:
 def _release(cluster: Cluster, submission: Submission) -> None:
     """Have KubeRay take the pods of a RayCluster away, which it would keep: it does not know that the job is over."""
     with suppress(Refused):
-        cluster.patch("RayCluster", dict(_objects(submission))["RayCluster"], {"spec": {"suspend": True}})
+        for name in [name for kind, name in _objects(submission) if kind == "RayCluster"]:
+            cluster.patch("RayCluster", name, {"spec": {"suspend": True}})
 
 
 def _keep_ends(cluster: Cluster, pods: list[Pod], spool: Path, needed: bool) -> None:

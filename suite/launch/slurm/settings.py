@@ -34,8 +34,6 @@ _OURS = {
 
 
 Container = Literal["pyxis", "apptainer", "none"]
-#: Who starts the ranks of a node: torchrun, once per node, or srun, as one task per rank.
-StarterName = Literal["torchrun", "srun"]
 
 
 class SlurmSettings(Frozen):
@@ -78,7 +76,8 @@ class SlurmSettings(Frozen):
     ] = False
     container: Annotated[Container, Declared("--container", "[default: pyxis with --image, else none]")] = "none"
     starter: Annotated[
-        StarterName, Declared("--starter", "who starts the ranks: once per node, or as one task per rank")
+        Literal["torchrun", "srun"],
+        Declared("--starter", "who starts the ranks: once per node, or as one task per rank"),
     ] = "torchrun"
     array: Annotated[bool, Declared("--array", "join runs that ask for the same into one array job", "flag")] = False
     at_once: Annotated[
