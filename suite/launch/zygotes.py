@@ -15,7 +15,7 @@ import threading
 import weakref
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from suite.launch.job import Job
@@ -55,7 +55,7 @@ class Zygote:
     def __init__(self, around: Surroundings) -> None:
         """Raises OSError when it cannot be started."""
         self._channel, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._said = os.memfd_create("zygote")
+        self._said = os.fdopen(os.memfd_create("zygote"), "r+b", buffering=0)
         self._asking = threading.Lock()
         with there:
             end = str(there.fileno())
@@ -72,7 +72,7 @@ class Zygote:
                 )
             except OSError:
                 self._channel.close()
-                os.close(self._said)
+                self._said.close()
                 raise
 
     @property
@@ -100,16 +100,17 @@ class Zygote:
         _, _, module, *rest = argv
         ours, theirs = os.pipe() if is_speaker else (None, None)
         asked = {"module": module, "arguments": rest, "variables": dict(variables), "memory_bytes": memory_bytes}
-        request = json.dumps(asked)
         try:
-            self._repeat_output(log)
+            # what the stack printed while it was imported belongs into the log of each rank
+            said = self._said.fileno()
+            os.write(log, os.pread(said, os.fstat(said).st_size, 0))
             with self._asking:
                 self._channel.settimeout(_FORK_SECONDS)
-                socket.send_fds(self._channel, [request.encode()], [log if theirs is None else theirs, log])
+                socket.send_fds(self._channel, [json.dumps(asked).encode()], [log if theirs is None else theirs, log])
                 pid = self._answer().get("pid")
             if not isinstance(pid, int):
                 raise ForkError("no rank was forked")
-        except (OSError, ForkError) as error:
+        except (OSError, ValueError, ForkError) as error:  # closed meanwhile, among others
             if ours is not None:
                 os.close(ours)
             raise ForkError(str(error)) from error
@@ -122,19 +123,13 @@ class Zygote:
         """End it, with whatever its imports have started. Ranks that it forked are not its children."""
         self._channel.close()
         end_with_children(self._process)
-        with suppress(OSError):
-            os.close(self._said)
+        self._said.close()
 
     def _answer(self) -> dict[str, Any]:
         try:
             return dict(json.loads(self._channel.recv(_LONGEST_ANSWER)))
         except (OSError, ValueError, TypeError) as error:
             raise ForkError(f"no answer: {error}") from error
-
-    def _repeat_output(self, log: int) -> None:
-        """What the stack printed while it was imported belongs into the log of each rank."""
-        size = os.fstat(self._said).st_size
-        os.write(log, os.pread(self._said, size, 0))
 
 
 class Zygotes:
@@ -169,12 +164,11 @@ class Zygotes:
         while len(self._kept) >= _MOST:
             self._drop(next(iter(self._kept)))
         patience = min(job.limits.run_seconds, job.limits.silence_seconds, LONGEST_WAIT_SECONDS)
-        with suppress(OSError), ExitStack() as unless_fit:
-            zygote = Zygote(around)
-            unless_fit.callback(zygote.close)
-            self._kept[around] = zygote if zygote.is_fit(patience, requests) else None
-            if self._kept[around] is not None:
-                unless_fit.pop_all()
+        with suppress(OSError):
+            self._kept[around] = zygote = Zygote(around)
+            if not zygote.is_fit(patience, requests):
+                zygote.close()
+                self._kept[around] = None
         return self._kept.get(around)
 
     def close(self) -> None:

@@ -53,7 +53,6 @@ class Output:
         self._on_data, self._on_end = on_data, on_end
         self._read: dict[Stream, int] = {"stdout": 0, "stderr": 0}
         self._open: list[Any] = []
-        self._unfinished = 0
         self._lock = threading.Lock()
 
     def attach(self) -> None:
@@ -78,10 +77,9 @@ class Output:
                     stream.close()
 
     def _follow(self, streams: list[tuple[Any, Iterator[Piece]]]) -> None:
-        self._unfinished = len(streams)
-        for stream, pieces in streams:
-            self._open.append(stream)
-            threading.Thread(target=self._drain, args=(stream, pieces), daemon=True).start()
+        self._open = [stream for stream, _ in streams]
+        for each in streams:
+            threading.Thread(target=self._drain, args=each, daemon=True).start()
 
     def _drain(self, stream: Any, pieces: Iterator[Piece]) -> None:
         # where the connection is broken, or was closed under a read, this stream has ended
@@ -93,8 +91,7 @@ class Output:
         with self._lock:
             self._open.remove(stream)
             stream._response.close()  # the SDK leaves it to the collector of cycles, hundreds of runs later
-            self._unfinished -= 1
-            is_last = self._unfinished == 0
+            is_last = not self._open
         if is_last:
             self._mailbox.post(self._on_end)
 
