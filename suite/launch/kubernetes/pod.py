@@ -87,7 +87,6 @@ RUN_LABEL, ROLE_LABEL, ATTEMPT_LABEL = "suite/run", "suite/role", "suite/attempt
 #: user and group of the images
 USER = 1000
 _PLAIN_WORD = re.compile(r"[\w./+-]+")
-MANIFEST = "manifest.json"
 PORT = 29400
 #: Of a ConfigMap's values together; an API server refuses more.
 _MOST_BYTES = 1 << 20
@@ -119,7 +118,7 @@ _LONGEST_RAYJOB = 47
 def render_run(submission: Submission, settings: KubernetesSettings) -> str:
     """The YAML of a run, with its manifest for the ranks. Raises as ``render``."""
     manifest = submission.manifest
-    files = {MANIFEST: manifest.model_dump_json(by_alias=True) + "\n"}
+    files = {"manifest.json": manifest.model_dump_json(by_alias=True) + "\n"}
     about = {"suite/run-id": manifest.run.id, "suite/manifest-hash": manifest.hash, "suite/version": suite_version()}
     return render(submission.job, settings, files, about)
 
@@ -145,10 +144,9 @@ def render_reader(job: Job, settings: KubernetesSettings) -> dict[str, Any]:
     text = render_yaml(
         "kubernetes/reader.yaml.j2",
         generate_name=f"{object_name(job.name)}-read-",
-        namespace=settings.namespace,
+        job=job,
         settings=settings,
         labels={**run_labels(job.name), ROLE_LABEL: "reader"},
-        image=job.image,
         files=[literal(f"{folder}/events/rank-{rank}.jsonl") for rank in range(job.ranks)],
         bundle=folder,
         sub_path=claim_folder(job),
@@ -174,18 +172,14 @@ def pod_values(job: Job, settings: KubernetesSettings, about: Mapping[str, str])
         "entry_point": shlex.join(entry_point(job)),
         "start_parameters": start_parameters(job, settings),
         "name": name,
-        "namespace": settings.namespace,
+        "job": job,
         "settings": settings,
+        "naming": naming,
         "labels": labels,
         "pod_labels": role,
         "launcher_labels": {**labels, ROLE_LABEL: "submitter"},
         "annotations": dict(sorted(about.items())),
         "pod_annotations": dict(sorted({**settings.pod_annotations, **about}.items())),
-        "subdomain": name if settings.variant == "job" else None,
-        "image": job.image,
-        "nodes": job.nodes,
-        "ranks_per_node": job.ranks_per_node,
-        "container": naming.container,
         "command": _torchrun(job, settings),
         # KubeRay itself gives a RayJob's pod its command
         "launcher_command": ("bash", "-c", submit_script(job, name)) if settings.variant == "raycluster" else (),
@@ -194,9 +188,7 @@ def pod_values(job: Job, settings: KubernetesSettings, about: Mapping[str, str])
         "resources": resources(job, settings),
         "bundle": bundle_folder(job.name),
         "sub_path": claim_folder(job),
-        "manifest": MANIFEST,
         "port": PORT,
-        "port_name": naming.port_name,
         "user": USER,
         "run_seconds": math.ceil(job.limits.run_seconds),
         "deadline_seconds": math.ceil(job.limits.run_seconds) + settings.wait_seconds,
