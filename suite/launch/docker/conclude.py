@@ -1,6 +1,7 @@
 """How a container's run ended, from its node's report, the container runtime's and what the driver did. Pure."""
 
 import re
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from suite.launch.outcome import Failure, FailureKind, Outcome
@@ -110,17 +111,18 @@ _TERMINATED = 143
 _UNSEEN = 255
 
 
-class ContainerEnd(NamedTuple):
-    """What is known of the end of one container."""
+@dataclass
+class ContainerEnd:
+    """What is known of the end of one container, as it becomes known."""
 
     ranks: int
-    elapsed_seconds: float
+    elapsed_seconds: float = 0.0
     outcome: Outcome | None = None  # the node's own word
     exit_code: int | None = None
     oom_killed: bool = False
     error: str = ""  # the container runtime's, e.g. why it could not start the program
     gone: str | None = None  # how the container or the runtime was lost
-    trouble: tuple[str, ...] = ()  # what the runtime did meanwhile
+    trouble: list[str] = field(default_factory=list)  # what the runtime did meanwhile
     verdict: Failure | None = None  # why the driver ended it
     interrupted_by: str | None = None
     tail: tuple[str, ...] = ()  # last lines of the container's own log
