@@ -22,7 +22,7 @@ _PLAIN = frozenset(string.ascii_letters + string.digits + "_./:=,@%+-")
 
 
 class Raw(str):
-    """Text that a template may print as it is: made by this module's filters only."""
+    """Text that a template may print as it is: made by a filter, or one line of JSON in a here-document."""
 
 
 def render_shell(template: str, **values: Any) -> str:
@@ -78,5 +78,5 @@ def _environment(kind: str) -> "Environment":
         keep_trailing_newline=True,
         autoescape=False,
     )
-    environment.filters.update(json=to_json, word=shell_word, directive=directive_word)
+    environment.filters.update(json=to_json, directive=directive_word, raw=Raw)
     return environment

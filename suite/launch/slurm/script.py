@@ -27,15 +27,7 @@ def batch_script(runs: Sequence[Submission], settings: SlurmSettings, root: Path
     return render_shell(
         JOB_TEMPLATE,
         options=sbatch_options([run.job.name for run in runs], job, settings, root),
-        runs=[
-            {
-                "number": number,
-                "id": run.manifest.run.id,
-                "hash": run.manifest.hash,
-                "manifest": Raw(run.manifest.model_dump_json(by_alias=True)),  # one line, of a here-document
-            }
-            for number, run in enumerate(runs)
-        ],
+        runs=runs,
         command=srun_argv(job, settings),
         nodes=job.nodes,
         binding=_binding(settings),
