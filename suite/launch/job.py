@@ -102,9 +102,5 @@ def torchrun_argv(job: Job, node_rank: str, address: str, port: str, logs: str |
     )
 
 
-#: the stack's interpreter
-PYTHON = "/opt/stack/bin/python"
-#: the folder that makes suite.worker importable
-PYTHON_PATH = "/opt/suite/src"
-#: the folder of bundles, as the ranks see it
-RUNS = "/work/runs"
+#: in images: the stack's interpreter, the folder that makes suite.worker importable, and that of bundles
+PYTHON, PYTHON_PATH, RUNS = "/opt/stack/bin/python", "/opt/suite/src", "/work/runs"

@@ -105,8 +105,7 @@ def reason_of(error: BaseException) -> str:
 _TAIL_LINES = 12
 #: What the node may take for the reason where the kernel killed a process: it cannot ask about its own container.
 _OVERRULED_BY_OOM: tuple[FailureKind, ...] = ("rank_lost", "unknown", "hang", "nccl_timeout", "timeout")
-_KILLED = 137
-_TERMINATED = 143
+_KILLED, _TERMINATED = 137, 143
 #: what dockerd says of a container that ended while it was away
 _UNSEEN = 255
 

@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from io import BytesIO
 from pathlib import Path
 from threading import Thread
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from suite.launch.cluster.scheduler import Unanswered
 from suite.launch.cluster.submission import FOLDER, replace_file
@@ -116,7 +116,7 @@ def keep_printed(cluster: Cluster, spool: Path, pod: Pod) -> None:
     if path in _FOLLOWERS and _FOLLOWERS[path].is_alive():
         return
     with _held(path) as file:
-        if file is None or os.fstat(file).st_size >= MOST_BYTES:
+        if file is None or _size(file) >= MOST_BYTES:
             return
         _add(cluster, path, file, pod, at_end=False)
     if pod.phase == "Running":
@@ -176,31 +176,31 @@ def _path(spool: Path, stream: str) -> Path:
 
 
 @contextmanager
-def _held(path: Path, seconds: float = 0.0) -> Iterator[int | None]:
+def _held(path: Path, seconds: float = 0.0) -> Iterator[BinaryIO | None]:
     """A file to append to that no other driver appends to; ``None`` where one does for so long. Raises UsageError."""
     deadline = time.monotonic() + seconds
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with os.fdopen(foreign.open_log(path, str(path)), "ab", buffering=0) as file:
-            while not (is_ours := _lock(file.fileno())) and time.monotonic() < deadline:
+        with os.fdopen(foreign.open_log(path, str(path)), "ab") as file:
+            while not (is_ours := _lock(file)) and time.monotonic() < deadline:
                 time.sleep(0.1)
-            yield file.fileno() if is_ours else None
+            yield file if is_ours else None
     except OSError as error:
         raise UsageError(f"cannot write {path}: {(error.strerror or str(error)).lower()}") from error
 
 
-def _lock(file: int) -> bool:
+def _lock(file: BinaryIO) -> bool:
     with suppress(BlockingIOError):
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return True
     return False
 
 
-def _add(cluster: Cluster, path: Path, file: int, pod: Pod, at_end: bool) -> None:
+def _add(cluster: Cluster, path: Path, file: BinaryIO, pod: Pod, at_end: bool) -> None:
     """What its node has of a pod and this file has not; at the end also over answers that break off, and half a line.
     Raises Refused, and Unanswered where answers break off again and again."""
     broken = 0
-    while (most := MOST_AT_END_BYTES - os.fstat(file).st_size) > 0:
+    while (most := MOST_AT_END_BYTES - _size(file)) > 0:
         last, answer = _last_line(path, file), BytesIO()
         error: Unanswered | None = None
         try:
@@ -214,7 +214,7 @@ def _add(cluster: Cluster, path: Path, file: int, pod: Pod, at_end: bool) -> Non
         is_whole = at_end and error is None and not is_too_long
         answer.seek(0)
         taken = [line for line in _new_lines([*answer], last) if is_whole or line.endswith(b"\n")]
-        _write(file, [*taken, _TOO_LONG] if is_too_long and at_end else taken)
+        file.writelines([*taken, _TOO_LONG] if is_too_long and at_end else taken)
         if error is None or is_too_long:
             return
         broken = 0 if taken else broken + 1
@@ -233,23 +233,22 @@ def _follow(cluster: Cluster, path: Path, pod: Pod) -> None:
             whole, newline, rest = (rest + piece).rpartition(b"\n")
             lines = BytesIO(whole + newline)
             # those of the second in which the last one was kept come once more
-            _write(file, (line for line in lines if line != last and not _is_before(line, before)))
-            if os.fstat(file).st_size >= MOST_BYTES:
+            file.writelines(line for line in lines if line != last and not _is_before(line, before))
+            if _size(file) >= MOST_BYTES:
                 return
 
 
-def _write(file: int, lines: Iterable[bytes]) -> None:
-    data = b"".join(lines)
-    while data:
-        data = data[os.write(file, data) :]
+def _size(file: BinaryIO) -> int:
+    """With all that was written to it."""
+    return file.seek(0, os.SEEK_END)
 
 
-def _last_line(path: Path, file: int) -> bytes:
+def _last_line(path: Path, file: BinaryIO) -> bytes:
     """The last whole line; half a line, of a driver that was killed, is cut off. Empty where there is none."""
     tail = foreign.read_part(path, str(path), -_TAIL_BYTES, _TAIL_BYTES)
     whole = tail[: tail.rfind(b"\n") + 1]
     if len(whole) != len(tail):
-        os.ftruncate(file, os.fstat(file).st_size - len(tail) + len(whole))
+        file.truncate(_size(file) - len(tail) + len(whole))
     return [b"", *BytesIO(whole)][-1]
 
 

@@ -15,14 +15,12 @@ _FIELDS = "%i|%T|%S|%e|%N|%r|%Z"
 _LEAST_FIELDS, _MOST_DIGITS = 6, 12
 _NO_SUCH_JOB = "Invalid job id specified"
 #: which cluster is meant; all else that a job finds under SLURM_ speaks of that job
-_CLUSTER = frozenset(("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT"))
+_CLUSTER = {"SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT"}
 #: what overrides a script's own lines, so that its output would not be found or not come at all
-_MISLEADING = frozenset(
-    (
-        *("SBATCH_ARRAY_INX", "SBATCH_ERROR", "SBATCH_INPUT", "SBATCH_JOB_NAME", "SBATCH_OPEN_MODE", "SBATCH_OUTPUT"),
-        *("SBATCH_REQUEUE", "SBATCH_NO_REQUEUE", "SBATCH_TIMELIMIT", "SBATCH_WAIT"),
-    )
-)
+_MISLEADING = {
+    *("SBATCH_ARRAY_INX", "SBATCH_ERROR", "SBATCH_INPUT", "SBATCH_JOB_NAME", "SBATCH_OPEN_MODE", "SBATCH_OUTPUT"),
+    *("SBATCH_REQUEUE", "SBATCH_NO_REQUEUE", "SBATCH_TIMELIMIT", "SBATCH_WAIT"),
+}
 #: of slurm_strerror(): the request was sent, and no answer came back
 _NO_ANSWER = re.compile(
     r"timed out|timeout|Zero Bytes were transmitted|not responding|Unable to contact|Connection (reset|closed|aborted)"
