@@ -19,6 +19,7 @@ from suite.launch.docker.conclude import conclude, essence, reason_of, runtime_f
 from suite.launch.docker.connection import Runtime
 from suite.launch.docker.gpus import access_of, device_requests
 from suite.launch.docker.images import ImageFacts
+from suite.launch.docker.session import remove_labelled
 from suite.launch.docker.settings import DockerSettings
 from suite.launch.docker.watch import RETRY_SECONDS, USUAL_PATIENCE, ContainerPatience, ContainerWatch
 from suite.launch.job import PYTHON_PATH, RUNS, Job, Mount, Site
@@ -280,12 +281,14 @@ class DockerLauncher:
             yield
         finally:
             give_up = time.monotonic() + self.patience.remove_seconds
-            is_removed = False
-            while not is_removed and time.monotonic() < give_up:
+            while True:
                 # one that has just come back fails to remove what it has not found again
                 with suppress(DockerException, OSError):
-                    is_removed = session.remove_labelled(self._api, job.labels)
-                time.sleep(0 if is_removed else RETRY_SECONDS)
+                    if remove_labelled(self._api, job.labels):
+                        break
+                if time.monotonic() >= give_up:
+                    break
+                time.sleep(RETRY_SECONDS)
 
 
 def _container_name(job: Job) -> str:
