@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from textwrap import shorten
 
 from suite.backends.registry import read_interpreters
 from suite.bundle.files import replace_atomically
@@ -12,10 +13,9 @@ from suite.conduct.cluster.image_file import file_digest
 from suite.images.build import BuildChoices, BuildFailed, build_image, pin_for_compose
 from suite.images.check import check_image
 from suite.images.digests import ask, write
-from suite.images.inside import read_sbom
+from suite.images.inside import beside, of_image, of_interpreter, read_sbom
 from suite.images.project import Project
-from suite.images.show import print_answers, print_built, print_differences, print_rows, print_step, rows
-from suite.images.stack_file import beside, of_image, of_interpreter
+from suite.images.show import print_answers, print_built, print_differences, print_rows, rows
 from suite.images.wheelhouse import fill_wheelhouse
 from suite.launch.docker.connection import connect
 from suite.spec.images import bases, find_image, images
@@ -59,7 +59,9 @@ def build(
     choices = BuildChoices(base_image, cpu, without_trlx, offline, target, tag, no_cache, arguments)
     project, runtime = Project.of(checkout), connect()
     try:
-        built = build_image(image.name, runtime.api, project, choices, lambda step: print_step(step, err=as_json))
+        built = build_image(
+            image.name, runtime.api, project, choices, lambda step: say(shorten(str(step), 120), err=as_json)
+        )
     except BuildFailed as error:
         for line in error.lines[:-1]:
             say(f"  {line}", err=True)

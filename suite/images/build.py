@@ -1,10 +1,7 @@
-"""Building an image of the catalogue through the runtime's classic builder, which every runtime has.
-
-Steps are shown as they begin; all output of the container runtime is in a log file. A build that fails or is
-interrupted leaves no container behind: the runtime removes them. A built image is pinned for compose.yaml by its id.
-"""
+"""Building an image of the catalogue through the runtime's classic builder, which every runtime has."""
 
 import re
+import subprocess
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
@@ -19,7 +16,6 @@ from pydantic import Field
 from requests.exceptions import RequestException
 
 from suite.bundle.files import replace_atomically
-from suite.images.base import has_base, made_base, make_base
 from suite.images.project import Project, labelled_packages, normal, pins_of
 from suite.images.settle import settle
 from suite.spec.base import Frozen, UsageError
@@ -52,6 +48,9 @@ class Step:
         return f"[{self.number}/{self.of}] {self.instruction}"
 
 
+OnStep = Callable[[Step], None]
+
+
 class BuildFailed(Exception):
     """A build stopped: in which step, and the last lines of its output."""
 
@@ -62,7 +61,7 @@ class BuildFailed(Exception):
         super().__init__(f"{where} failed: {last}; all of its output is in {log}")
 
 
-def read_output(stream: Iterable[dict[str, Any]], log: TextIO, on_step: Callable[[Step], None], path: Path) -> str:
+def read_output(stream: Iterable[dict[str, Any]], log: TextIO, on_step: OnStep, path: Path) -> str:
     """Follow a build to its end; the image's id. Raises BuildFailed when it stops before."""
     step: Step | None = None
     recent: deque[str] = deque(maxlen=LAST_LINES)
@@ -94,7 +93,6 @@ def _error_lines(error: str, recent: Iterable[str]) -> list[str]:
     return list(recent) or [f"exit code {code[1]}"]
 
 
-OnStep = Callable[[Step], None]
 #: stands for the time of a build from no repository, as it does for the times of all files (SOURCE_DATE_EPOCH)
 USUAL_TIME = 1_700_000_000
 #: STACK of the CPU build whose wheelhouse a build of the driver alone takes
@@ -135,11 +133,8 @@ def build_image(
     choices: BuildChoices = BuildChoices(),
     on_step: OnStep = lambda step: None,
 ) -> Built:
-    """Build an image of the catalogue from the checkout and tag it.
-
-    Raises UsageError for what cannot be asked and BuildFailed, with the end of the failed step's output, for a build
-    that does not come to its end.
-    """
+    """Build an image of the catalogue from the checkout and tag it. Raises UsageError for what cannot be asked, and
+    BuildFailed."""
     image = find_image(name)
     _require_inputs(image, project, choices)
     stage = f"-{choices.target}" if choices.target else ""  # one on the way never takes the image's own name
@@ -150,7 +145,8 @@ def build_image(
     begin, arguments = time.monotonic(), _arguments(image, choices)
     try:
         base = arguments["BASE_IMAGE"]
-        if image.base.made_here and not choices.base_image and not has_base(api, base):
+        is_there = not base.endswith(f"-{TODAY}") and api.images(base)  # and nothing can have changed in it
+        if image.base.made_here and not choices.base_image and not is_there:
             on_step(Step(1, 1, f"{base} of Debian's packages"))
             make_base(api, project, base)
         stream = api.build(
@@ -185,6 +181,34 @@ def build_image(
         log=log,
         is_settled=settled is not None,
     )
+
+
+SCRIPT = "requirements/images/base.sh"
+#: a base's day, of packages as the archive has them: such a base is made for each build
+TODAY = "today"
+
+
+def made_base(image: Image, day: str | None) -> str:
+    """Name of an image's base, of packages of that day; None: of the catalogue's day."""
+    if day is None or not image.base.made_here:
+        return image.base.pinned
+    return f"{image.base.reference.rpartition('-')[0]}-{day or TODAY}"
+
+
+def make_base(api: APIClient, project: Project, name: str) -> None:
+    """Make the base of Debian's packages alone, which no registry has. Raises UsageError where that does not work."""
+    repository, _, tag = name.partition(":")
+    day = tag.rpartition("-")[2]
+    archive = project.root / "build" / "images" / "base.tar"
+    command = ("bash", str(project.root / SCRIPT), "" if day == TODAY else day, str(archive))
+    try:
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            reason = (done.stderr.strip() or "no reason given").splitlines()[-1]
+            raise UsageError(f"{SCRIPT} cannot make {name}: {reason}; name another base with --base-image")
+        api.import_image_from_file(str(archive), repository, tag)
+    finally:
+        archive.unlink(missing_ok=True)
 
 
 def _require_inputs(image: Image, project: Project, choices: BuildChoices) -> None:
@@ -248,10 +272,8 @@ def variable(image: str) -> str:
 
 
 def pin_for_compose(project: Project, built: Built) -> Path | None:
-    """Have compose.yaml run this very image. ``None`` where it runs no such image, or another tag was built.
-
-    Other lines of the file stay as they are. Raises UsageError when it cannot be written.
-    """
+    """Have compose.yaml run this very image; the file that says so. ``None`` where it runs no such image, or another
+    tag was built. Raises UsageError."""
     compose, path = project.root / COMPOSE_FILE, project.root / ENV_FILE
     name = variable(built.name)
     is_usual = built.tag == find_image(built.name).tag(suite_version())

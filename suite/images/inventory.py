@@ -1,8 +1,5 @@
-"""What an image is made of, as a CycloneDX list. Runs inside an image build, by the driver's interpreter alone.
-
-Listed are both Python environments, the interpreters, and the packages of the operating system. The text depends on the
-image's content alone: no time, and a serial number made from the components.
-"""
+"""What an image is made of, as a CycloneDX list that depends on its content alone. Runs inside an image build, by the
+driver's interpreter alone."""
 
 import json
 import re
@@ -51,13 +48,11 @@ def inventory(
 
 
 def _paths(python: str) -> tuple[str, list[str]]:
-    """The version of an interpreter, and where it looks."""
     version, paths = json.loads(subprocess.run((python, "-c", _ASK), capture_output=True, check=True).stdout)
     return version, paths
 
 
 def _environment(name: str, version: str, paths: list[str]) -> Iterator[Component]:
-    """The interpreter and every distribution that it finds."""
     yield _component(name, "generic", "cpython", version, kind="platform")
     seen = set()
     for distribution in distributions(path=paths):
@@ -82,8 +77,7 @@ def _bundled(folders: Sequence[Path], known: set[str]) -> Iterator[Component]:
 
 
 def _python(environment: str, distribution: Distribution) -> Component:
-    """A distribution with the licence that it declares, when that is an expression or a name and not a whole text; one
-    installed from a repository names its commit."""
+    """A distribution with the licence that it declares where that is no whole text, and its commit where it has one."""
     name = re.sub(r"[-_.]+", "-", distribution.metadata["Name"]).lower()
     origin = json.loads(distribution.read_text("direct_url.json") or "{}")
     commit = origin.get("vcs_info", {}).get("commit_id")
@@ -99,7 +93,6 @@ def _python(environment: str, distribution: Distribution) -> Component:
 
 
 def _system(status: Path) -> Iterator[Component]:
-    """Installed Debian packages, from dpkg's own database."""
     if not status.is_file():
         return
     release = dict(re.findall(r'^(\w+)="?([^"\n]*)"?$', Path("/etc/os-release").read_text(), flags=re.MULTILINE))

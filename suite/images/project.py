@@ -33,11 +33,9 @@ class Project:
         return self.root / "build" / "image"
 
     def lock(self, name: str) -> Path:
-        """A lock of the images."""
         return self.root / "requirements" / "images" / name
 
     def cpu_lock(self, image: Image) -> Path:
-        """The lock of an image's CPU build."""
         return self.root / "requirements" / image.cpu_lock
 
     def revision(self) -> str | None:

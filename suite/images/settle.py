@@ -1,8 +1,7 @@
 """An image without the traces of its build: one commit and the same inputs give one id.
 
-The classic builder writes times, and names of its own containers, into an image's configuration. Its layers are the
-same each time, if the Dockerfile sees to that; over these layers a configuration without such traces is loaded, which
-moves no data.
+The classic builder writes times, and names of its own containers, into an image's configuration. One without them is
+loaded over the same layers, which moves no data.
 """
 
 import hashlib
@@ -40,27 +39,23 @@ def settle(api: APIClient, identity: str, tag: str, created: int) -> str | None:
         steps = [str(entry.get("CreatedBy", "")) for entry in api.history(identity)][: len(chain) - 1]
         configuration = settled_configuration(chain, steps, created)
         data = json.dumps(configuration, sort_keys=True, separators=(",", ":")).encode()
-        settled = f"sha256:{hashlib.sha256(data).hexdigest()}"
+        digest = hashlib.sha256(data).hexdigest()
         layers = configuration["rootfs"]["diff_ids"]
-        list(api.load_image(_archive(data, tag, len(layers))))
-        api.inspect_image(settled)  # not there: the answer was an error
-        return settled
+        list(api.load_image(_archive(f"{digest}.json", data, tag, len(layers))))
+        api.inspect_image(f"sha256:{digest}")  # not there: the answer was an error
+        return f"sha256:{digest}"
     return None
 
 
 def settled_configuration(chain: list[Mapping[str, Any]], steps: list[str], created: int) -> dict[str, Any]:
-    """The configuration as runtimes store it, from what they say of an image and of those it was made from.
-
-    ``chain``: newest first, down to the base, which is told as one entry for each of its layers. ``steps``: newest
-    first, the instruction of each image but the base.
-    """
+    """The configuration as runtimes store it. ``chain``: an image and those it was made from, down to the base;
+    ``steps``: the instruction of each but the base. Newest first."""
     image, base = chain[0], chain[-1]
     moment = datetime.fromtimestamp(created, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     history: list[dict[str, Any]] = [{"created": moment, "created_by": "base"} for _ in _layers(base)]
     for below, above, step in zip(chain[:0:-1], chain[-2::-1], reversed(steps), strict=True):
-        entry = {"created": moment, "created_by": step}
-        has_layer = len(_layers(above)) > len(_layers(below))
-        history.append(entry if has_layer else {**entry, "empty_layer": True})
+        empty = {} if len(_layers(above)) > len(_layers(below)) else {"empty_layer": True}
+        history.append({"created": moment, "created_by": step, **empty})
     names = {"architecture": "Architecture", "os": "Os", "variant": "Variant", "author": "Author"}
     return {
         **{name: image[field] for name, field in names.items() if image.get(field)},
@@ -75,9 +70,8 @@ def _layers(image: Mapping[str, Any]) -> list[str]:
     return list((image.get("RootFS") or {}).get("Layers") or ())
 
 
-def _archive(configuration: bytes, tag: str, layers: int) -> bytes:
+def _archive(name: str, configuration: bytes, tag: str, layers: int) -> bytes:
     """What ``docker load`` takes, without the layers, which the runtime has."""
-    name = f"{hashlib.sha256(configuration).hexdigest()}.json"
     whole = tag if ":" in tag.rpartition("/")[2] else f"{tag}:latest"
     manifest = [{"Config": name, "RepoTags": [whole], "Layers": [f"{number}/layer.tar" for number in range(layers)]}]
     archive = io.BytesIO()

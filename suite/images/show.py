@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from textwrap import shorten
 
 from docker import APIClient
 from pydantic import Field
 
-from suite.images.build import Built, Step
+from suite.images.build import Built
 from suite.images.check import Difference
 from suite.images.digests import Answer
 from suite.spec.base import Frozen
@@ -58,7 +57,6 @@ def _present(api: APIClient, image: Image) -> tuple[Present, ...]:
     )
 
 
-STEP_COLUMNS = 120
 SHORT_ID = len("sha256:") + 12
 _VERDICTS = {
     "same": "as locked",
@@ -68,13 +66,7 @@ _VERDICTS = {
 }
 
 
-def print_step(step: Step, err: bool) -> None:
-    """One instruction of the Dockerfile as it begins."""
-    say(shorten(str(step), STEP_COLUMNS), err=err)
-
-
 def print_rows(rows: Sequence[Row], why_no_engine: str | None) -> None:
-    """The catalogue, and what of it is on the runtime."""
     for row in rows:
         image = row.image
         say(f"{image.name:<14} {image.summary}")

@@ -1,14 +1,11 @@
-"""A folder of wheels for an image build that is to fetch nothing, with a CPU build of torch.
-
-It is filled by pip with the caller's own configuration, for the images' Python whatever this one is. What comes as
-source alone is built here.
-"""
+"""A folder of wheels for an image build that is to fetch nothing, with a CPU build of torch, filled by pip with the
+caller's own configuration. What comes as source alone is built here."""
 
 import hashlib
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from suite.images.project import Project, pins_of
@@ -27,8 +24,7 @@ def fill_wheelhouse(project: Project, image: Image) -> Path:
     """Fetch and build what an image needs on a CPU; gives back the folder. What is there already stays.
 
     Beside it the lock of the CPU build is written, ``cpu.lock`` for the image engines: the pins of the checkout's own
-    lock with the hashes of these very wheels, which are not those of the index where torch is a CPU build. Raises
-    UsageError for an image without a CPU build, and with pip's last line when something cannot be had.
+    lock with the hashes of these very wheels. Raises UsageError.
     """
     if image.cpu_stack is None:
         raise UsageError(f"the image {image.name} has no CPU build, which a wheelhouse is for")
@@ -64,16 +60,11 @@ def _pip(*arguments: str) -> None:
 
 def _wheels(folder: Path, name: str, version: str) -> list[Path]:
     """The wheels of a pin; a CPU build of torch carries a local version, ``2.13.0+cpu``."""
-    stem = name.replace("-", "_")
-    return sorted(
-        path
-        for path in folder.glob("*.whl")
-        if path.name.lower().startswith((f"{stem}-{version}-".lower(), f"{stem}-{version}+".lower()))
-    )
+    stem = f"{name.replace('-', '_')}-{version}".lower()
+    return sorted(path for path in folder.glob("*.whl") if path.name.lower().startswith((f"{stem}-", f"{stem}+")))
 
 
-def _locked(name: str, version: str, wheels: Iterable[Path]) -> str:
-    found = list(wheels)
+def _locked(name: str, version: str, found: Sequence[Path]) -> str:
     if not found:
         raise UsageError(f"the wheelhouse has no wheel of {name} {version}")
     if name == "torch" and not any("+cpu" in wheel.name for wheel in found):

@@ -1,8 +1,5 @@
-"""``python -m suite.launch.as_owner FOLDER PROGRAM ARGUMENT...``: run a program as the user who owns a folder.
-
-For a container that begins as root because nobody could tell it whose the results folder is; what it writes there then
-belongs to that user. Standard library only.
-"""
+"""``python -m suite.launch.as_owner FOLDER PROGRAM ARGUMENT...``: run a program as the user who owns a folder, in a
+container that begins as root because nobody could tell it whose that is. Standard library only."""
 
 import os
 import sys

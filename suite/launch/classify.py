@@ -1,7 +1,4 @@
-"""Why a run failed: from what the ranks reported, how they ended, what the driver saw, and lines of logs. Pure.
-
-The lines are data (``PATTERNS``): a launcher adds its own by ``(*PATTERNS, ...)``.
-"""
+"""Why a run failed: from what the ranks reported, how they ended, what the driver saw, and lines of logs. Pure."""
 
 import re
 import signal
@@ -36,7 +33,7 @@ class Pattern(NamedTuple):
     before_start: bool = False  # proves its kind only in a rank that has not written its start event
 
 
-#: Texts of CPython, torch, gloo, NCCL, the CUDA runtime, its driver and the C library, as they print them.
+#: Texts of CPython, torch, gloo, NCCL, the CUDA runtime, its driver and the C library; a launcher adds its own.
 PATTERNS: tuple[Pattern, ...] = (
     Pattern("oom_device", CAUSE, r"(CUDA|HIP) out of memory"),
     Pattern("oom_device", CAUSE, r"CUDA (driver )?[Ee]rror: out of memory"),
@@ -139,8 +136,8 @@ class RankEnd(NamedTuple):
     exit_code: int | None  # negative: signal; None: not known
     ended_at: float | None  # Unix seconds; None when the driver ended it, so that the code means nothing
     started: bool  # whether its start event was written
-    reports: tuple[Report, ...]
-    log: tuple[str, ...]  # the last lines of its standard output and error
+    reports: tuple[Report, ...] = ()
+    log: tuple[str, ...] = ()  # the last lines of its standard output and error
     called: str | None = None  # a node's log, which may be any of its ranks'; None: it is this rank's own
 
     @property
@@ -176,11 +173,8 @@ class Finding(NamedTuple):
 
 
 def classify(end: RunEnd, patterns: tuple[Pattern, ...] = PATTERNS) -> Failure:
-    """The root cause of a failed run: the strongest finding, and of equally strong ones the earliest.
-
-    A rank that was killed or ran out of memory ends first; its neighbours then report a closed connection, a collective
-    that timed out, or nothing. Those are named only where no cause is known.
-    """
+    """The root cause of a failed run: the strongest finding, and of equally strong ones the earliest. What neighbours
+    of a rank that ended report, a closed connection or a time-out, is named only where no cause is known."""
     findings = [finding for rank in end.ranks for finding in _of_rank(rank, end, patterns)]
     if end.verdict is not None:
         findings.append(Finding(CAUSE if end.proven else Strength.VERDICT, 0.0, -1, end.verdict))

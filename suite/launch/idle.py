@@ -29,12 +29,11 @@ _PROC = Path("/proc")
 
 @dataclass(frozen=True)
 class OthersUse:
-    """What others do on the CPUs that this process may use: how many of them they keep busy, and which programs do, by
-    name, busiest first. ``load``: of the last minute."""
+    """How many of the CPUs that this process may use others keep busy, and by which programs, busiest first."""
 
     cpus: int
     others: float
-    load: float
+    load: float  # of the last minute
     programs: tuple[tuple[str, float], ...]
 
     def disturbs(self, device: str) -> bool:
@@ -51,10 +50,8 @@ class OthersUse:
 
 
 def require_idle_gpus(uuids: Sequence[str]) -> None:
-    """Raises UsageError, with every process that computes on one of these GPUs or holds their memory.
-
-    A GPU that the driver does not know by this name, such as a slice, is left to the ranks.
-    """
+    """Raises UsageError, with every process that computes on one of these GPUs or holds their memory. A GPU that the
+    driver does not know by this name, such as a slice, is left to the ranks."""
     busy = list(_occupants(uuids))
     if busy:
         raise UsageError(f"--require-idle: {'; '.join(busy)}; wait for it to end, or choose other GPUs with --gpu-ids")

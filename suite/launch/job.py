@@ -72,8 +72,7 @@ class Job(Frozen):
 
 
 def torchrun_variables(job: Job, rank: str, local_rank: str, node_rank: str, address: str, port: str) -> dict[str, str]:
-    """torchrun's environment contract for one rank of the job. Values may be what a scheduler or a shell replaces where
-    the rank starts."""
+    """torchrun's environment contract for one rank. Values may be what a scheduler or a shell replaces there."""
     return {
         "RANK": rank,
         "WORLD_SIZE": str(job.ranks),
@@ -88,15 +87,14 @@ def torchrun_variables(job: Job, rank: str, local_rank: str, node_rank: str, add
 def torchrun_argv(job: Job, node_rank: str, address: str, port: str, logs: str | None = None) -> tuple[str, ...]:
     """One node's command: torchrun around the worker, under the job's own interpreter.
 
-    Values may be what a scheduler or a shell replaces where the node starts. ``address``: of the first node, as
-    numbers, since names may not resolve. The static rendezvous is the one that asks nobody's name. Options have
-    underscores, which torch before 2.0 asks for. ``logs``: where torchrun keeps files of its own, else below TMPDIR;
-    one that is killed leaves them there.
+    ``address``: of the first node, as numbers, since names may not resolve; the static rendezvous asks nobody's name.
+    ``logs``: where torchrun keeps files of its own, else below TMPDIR, where one that is killed leaves them.
     """
     python, *worker = job.argv
     return (
         *(python, "-m", "torch.distributed.run"),
         *(f"--nnodes={job.nodes}", f"--nproc_per_node={job.ranks_per_node}", f"--node_rank={node_rank}"),
+        # with underscores, which torch before 2.0 asks for
         *("--rdzv_backend=static", f"--master_addr={address}", f"--master_port={port}"),
         "--max_restarts=0",
         *(() if logs is None else (f"--log_dir={logs}",)),
@@ -104,9 +102,5 @@ def torchrun_argv(job: Job, node_rank: str, address: str, port: str, logs: str |
     )
 
 
-#: the stack's interpreter
-PYTHON = "/opt/stack/bin/python"
-#: the folder that makes suite.worker importable
-PYTHON_PATH = "/opt/suite/src"
-#: the folder of bundles, as the ranks see it
-RUNS = "/work/runs"
+#: in images: the stack's interpreter, the folder that makes suite.worker importable, and that of bundles
+PYTHON, PYTHON_PATH, RUNS = "/opt/stack/bin/python", "/opt/suite/src", "/work/runs"

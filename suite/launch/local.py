@@ -39,10 +39,9 @@ class LocalLauncher:
     """Runs a job's ranks on this machine, each in its own session, with the variables that torchrun would set.
 
     Ranks are started in the main thread: the kernel is asked to end them when the thread that started them ends
-    (PR_SET_PDEATHSIG), and a fork in another would have the child end what the main one holds. There it also waits for
-    Ctrl-C and SIGTERM; runs at the same time, each ``beside`` the others in a thread, are told of these by their own
-    requests, in a block of ``together``. A request is turned into an Outcome with status ``interrupted`` while a job
-    runs; a second one stops the ranks without further patience.
+    (PR_SET_PDEATHSIG). There it also waits for Ctrl-C and SIGTERM; runs at the same time, each ``beside`` the others in
+    a thread and in a block of ``together``, are told of these by their own requests. The first makes an Outcome with
+    status ``interrupted``; a second one stops the ranks without further patience.
     """
 
     name = "local"
@@ -136,17 +135,14 @@ def find_start(name: str) -> Start:
 
 
 def worker_path(python: str) -> str:
-    """Folder that makes ``suite.worker`` importable for the stack's interpreter, and nothing else of the driver's.
-
-    Raises UsageError where the driver's own site-packages would leak into another interpreter.
-    """
+    """Folder that makes ``suite.worker`` importable for the stack's interpreter. Raises UsageError where the driver's
+    own site-packages would leak into another interpreter."""
     root = Path(next(iter(suite.__path__))).resolve().parent
     if root.name in ("site-packages", "dist-packages") and Path(python).resolve() != Path(sys.executable).resolve():
         raise UsageError(
             f"{python} would see the driver's packages: run suite from a checkout to use another interpreter"
         )
-    inherited = os.environ.get("PYTHONPATH")
-    return os.pathsep.join([str(root), inherited] if inherited else [str(root)])
+    return os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")]))
 
 
 def start_all(
@@ -214,11 +210,8 @@ _telling = threading.Lock()
 
 
 def free_port() -> int:
-    """A TCP port on which nobody listens on any interface, where there is one below those of connections that go out.
-
-    Seconds go by until a rank listens there. On a busy machine one of the others is then somebody's. None is told twice
-    in a row: ranks of several runs may be on their way to theirs at the same time.
-    """
+    """A TCP port on which nobody listens on any interface, where there is one below those of connections that go out:
+    on a busy machine one of these is somebody's when a rank listens there. None is told twice in a row."""
     try:
         end = int(GIVEN_OUT.read_text(encoding="ascii").split()[0])
     except (OSError, ValueError, IndexError):

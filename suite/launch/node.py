@@ -1,8 +1,7 @@
 """``python -m suite.launch.node ... -- PROGRAM ARGUMENT...``: the ranks of one node, where they run.
 
-A container starts this program; clusters start torchrun on each of their nodes instead. It runs the ranks by the local
-launcher, so hangs, time-outs and failures are detected by the same code, repeats rank 0's events on standard
-output, and says last how the job ended, as an event of the kind ``outcome``.
+A container starts this program. It runs the ranks by the local launcher, repeats rank 0's events on standard output,
+and says last how the job ended, as an event of the kind ``outcome``.
 """
 
 import argparse
@@ -28,8 +27,8 @@ _EXIT_CODES = {"ok": 0, "failed": 1, "interrupted": 130}
 
 
 def node_arguments(job: Job, folder: str, ulimits: dict[str, int]) -> tuple[str, ...]:
-    """What follows ``-m suite.launch.node``. ``folder``: the bundle, and ``ulimits`` what must hold, as the node sees
-    them."""
+    """What follows ``-m suite.launch.node``. ``folder``: the bundle as the node sees it. ``ulimits``: what must
+    hold."""
     limits = job.limits
     return (
         *("--name", job.name, "--ranks", str(job.ranks_per_node), "--folder", folder),
@@ -99,7 +98,6 @@ def _run(options: argparse.Namespace) -> Outcome:
 
 
 def _refused(ranks: int, *evidence: str) -> Outcome:
-    """No rank was started, and why."""
     return Outcome(
         status="failed",
         exit_codes=dict.fromkeys(range(ranks)),

@@ -75,9 +75,8 @@ class Launcher(Protocol):
         """Run the job to its end, calling ``on_event`` with each event of rank 0 as it arrives. ``folder``: the bundle,
         into which ranks write ``events/rank-N.jsonl`` and the launcher what they print, ``logs/rank-N.log``.
 
-        When it returns or raises, nothing of the job is running any more, as far as that can be told. Raises UsageError
-        when the job cannot be started as the job asks, and LauncherUnavailable; what goes wrong afterwards is an
-        Outcome.
+        Afterwards nothing of the job is running any more, as far as that can be told. Raises UsageError when it cannot
+        be started as it asks, and LauncherUnavailable; what goes wrong later is an Outcome.
         """
 
 

@@ -6,7 +6,7 @@ import platform
 import re
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -77,42 +77,36 @@ def usable_cpus() -> tuple[int, ...]:
 def stack_versions(python: str, packages: tuple[str, ...]) -> dict[str, str | None]:
     """Installed version of each package in the interpreter ``python``; ``None`` for a package it does not have.
 
-    Asks that interpreter in one short process that imports no package. It sees the environment that ranks will see,
-    ``PYTHONPATH`` included, because a stack may lie there.
-    Raises UsageError when it cannot be started, does not answer, or is no Python 3.8 or newer.
+    Asks one short process in the environment of ranks, since a stack may lie on ``PYTHONPATH``. Raises UsageError when
+    it cannot be started, does not answer, or is no Python 3.8 or newer.
     """
-    return _asked(python, ASK_VERSIONS, packages)
+    return told_by(python, ASK_VERSIONS, *packages)
 
 
 def ask_worker(python: str, module: str, *arguments: str, seconds: float = ASK_SECONDS) -> Any:
-    """What a module of the worker prints as JSON under the interpreter ``python``, in the environment of ranks.
-
-    Raises UsageError when the interpreter cannot be started or does not answer in so many seconds.
-    """
+    """What a module of the worker prints as JSON under the interpreter ``python``, in the environment of ranks. Raises
+    UsageError as ``stack_versions``."""
     root = str(Path(__file__).resolve().parents[2])
     path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
-    command = (python, "-m", module, *arguments)
-    return answer_of(python, command, seconds, {**os.environ, "PYTHONPATH": path})
+    return _answer_of(python, (python, "-m", module, *arguments), seconds, {**os.environ, "PYTHONPATH": path})
 
 
 def stack_code(python: str, packages: tuple[str, ...]) -> dict[str, str]:
-    """Digest of the code of each package that the interpreter ``python`` would import, of those that it has.
-
-    Reads all of it: about half a second for torch, DeepSpeed and transformers. Raises UsageError as ``stack_versions``.
-    """
-    found = _asked(python, _IDENTITY.read_text(encoding="utf-8"), packages)
+    """Digest of the code of each package that the interpreter ``python`` has, all of which is read: half a second for
+    torch, DeepSpeed and transformers. Raises UsageError as ``stack_versions``."""
+    found = told_by(python, _IDENTITY.read_text(encoding="utf-8"), *packages)
     return {package: told["digest"] for package, told in found.items() if told is not None}
 
 
-def _asked(python: str, program: str, packages: tuple[str, ...]) -> dict[str, Any]:
-    found = answer_of(python, (python, "-c", program, *packages), ASK_SECONDS)
+def told_by(python: str, program: str, *arguments: str) -> dict[str, Any]:
+    """The JSON object that a program prints under an interpreter. Raises UsageError as ``stack_versions``."""
+    found = _answer_of(python, (python, "-c", program, *arguments), ASK_SECONDS)
     if not isinstance(found, dict):
         raise UsageError(f"{python} is no Python 3.8 or newer; name one with --python")
     return found
 
 
-def answer_of(python: str, command: Sequence[str], seconds: float, env: Mapping[str, str] | None = None) -> Any:
-    """What a command of the interpreter ``python`` prints as JSON. Raises UsageError as ``stack_versions``."""
+def _answer_of(python: str, command: Sequence[str], seconds: float, env: Mapping[str, str] | None = None) -> Any:
     try:
         answer = subprocess.run(
             command, env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=seconds, check=True
@@ -147,10 +141,9 @@ def _cpu_model() -> str | None:
 
 def _siblings(cpu: int) -> str:
     """The kernel's list of the threads of a CPU's core; its own number where the kernel does not say."""
-    try:
+    with suppress(OSError):
         return Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list").read_text().strip()
-    except OSError:
-        return str(cpu)
+    return str(cpu)
 
 
 @contextmanager
@@ -171,10 +164,9 @@ def nvml_of_this_host() -> Iterator[ModuleType | None]:
 
 def _device(nvml: ModuleType, index: int) -> LocalDevice:
     handle = nvml.nvmlDeviceGetHandleByIndex(index)
-    try:
-        memory: int | None = nvml.nvmlDeviceGetMemoryInfo(handle).total
-    except nvml.NVMLError_NotSupported:
-        memory = None
+    memory: int | None = None
+    with suppress(nvml.NVMLError_NotSupported):
+        memory = nvml.nvmlDeviceGetMemoryInfo(handle).total
     name, uuid = nvml.nvmlDeviceGetName(handle), nvml.nvmlDeviceGetUUID(handle)
     return LocalDevice(index=index, uuid=uuid, name=name, memory_bytes=memory)
 
@@ -222,11 +214,8 @@ def named_gpus(gpus: Sequence[LocalDevice], names: Sequence[str]) -> tuple[Local
 def local_choice(
     gpus: Sequence[LocalDevice], names: Sequence[str], environment: Mapping[str, str]
 ) -> tuple[LocalDevice, ...]:
-    """The GPUs that ranks on this host may use: those named, else those that the variable names, else of several kinds
-    the one with the most memory in all, so that a card for a screen is none of them.
-
-    Raises UsageError for a GPU that is named and is not there, or is hidden by the variable.
-    """
+    """The GPUs that ranks on this host may use: those named, else those that the variable names, else those of one
+    kind. Raises UsageError for a GPU that is named and is not there, or is hidden by the variable."""
     shown = visible_gpus(gpus, environment)
     if names:
         chosen = named_gpus(gpus, names)
@@ -242,7 +231,7 @@ def local_choice(
 
 
 def one_kind(gpus: Sequence[LocalDevice]) -> tuple[LocalDevice, ...]:
-    """Of GPUs of several names, those of one: the most memory in all, then the most GPUs."""
+    """Of GPUs of several names, those of one: the most memory in all, then the most GPUs; no card for a screen."""
     kinds: dict[str, list[LocalDevice]] = {}
     for gpu in gpus:
         kinds.setdefault(gpu.name, []).append(gpu)

@@ -92,6 +92,11 @@ def signal_name(exit_code: int) -> str:
         return f"signal {-exit_code}"
 
 
+def signed(exit_code: int) -> int:
+    """An exit code of a shell or a container runtime: as a signal's, which is negative, where it means one."""
+    return 128 - exit_code if 128 < exit_code <= 192 else exit_code
+
+
 def limit_number(name: str) -> int:
     """The resource module's number of a limit such as ``memlock``. Raises KeyError when there is none."""
     return vars(resource)[f"RLIMIT_{name.upper()}"]
@@ -116,8 +121,8 @@ def child_subreaper() -> Iterator[None]:
 
 
 def end_with_this_process(memory_bytes: int | None) -> Callable[[], None]:
-    """For ``preexec_fn``: have the kernel kill a child when the thread that starts it ends, whatever the child runs,
-    and limit its address space. A program that is run as another user loses the first.
+    """For ``preexec_fn``: have the kernel kill a child when the thread that starts it ends, and limit its address
+    space.
 
     What is called between fork and exec is looked up here, and there takes no lock that another thread may hold.
     """
@@ -142,7 +147,6 @@ def below(pid: int | None = None) -> list[psutil.Process]:
 
 
 def descendants(pid: int | None = None) -> set[int]:
-    """Ids of all processes below one, this one unless told."""
     return {child.pid for child in below(pid)}
 
 

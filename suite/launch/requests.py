@@ -1,5 +1,4 @@
-"""What a driver waits for beside its runs: Ctrl-C and SIGTERM, instead of an exception in the middle of a step, and
-what other threads have to tell."""
+"""What a driver waits for beside its runs: Ctrl-C and SIGTERM, and what other threads have to tell."""
 
 import os
 import queue
@@ -33,8 +32,8 @@ _collecting: list[StopRequests] = []
 
 @contextmanager
 def _handled(numbers: Iterable[signal.Signals], handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """These signals go to the handler while the block runs; one that the driver was started to ignore (``nohup``) stays
-    ignored. Main thread only."""
+    """These signals go to the handler while the block runs, but those that are ignored (``nohup``). Main thread
+    only."""
     before = {number: signal.getsignal(number) for number in numbers}
     try:
         for number, usual in before.items():
@@ -48,11 +47,7 @@ def _handled(numbers: Iterable[signal.Signals], handler: Callable[[int, FrameTyp
 
 @contextmanager
 def stop_requests() -> Iterator[StopRequests]:
-    """Collect stop signals while the block runs; the handlers are as before afterwards. Main thread only.
-
-    A block within another one shares its requests: what came before it is found in it, and what it does not take is
-    left to the other.
-    """
+    """Collect stop signals while the block runs. Main thread only. A block within another one shares its requests."""
     if _collecting:
         yield _collecting[0]
         return
@@ -77,9 +72,7 @@ def stop_requests() -> Iterator[StopRequests]:
 @contextmanager
 def held_back(on_request: Callable[[], None]) -> Iterator[None]:
     """Let the block end before Ctrl-C or SIGTERM does what it does: a KeyboardInterrupt after it, a second one at once.
-
-    ``on_request`` is called at the first. Threads other than the main one get no signals: there it does nothing.
-    """
+    ``on_request`` is called at the first. In threads other than the main one, which get no signals, it does nothing."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -115,11 +108,9 @@ class Mailbox:
     def post(self, call: Callable[[], None]) -> None:
         """Leave a call; waits while too many lie there, and drops it when nobody will read any more."""
         while not self._closed:
-            try:
+            with suppress(queue.Full):
                 self._calls.put(call, timeout=0.5)
                 break
-            except queue.Full:
-                continue
         with self._lock, suppress(BlockingIOError):  # full of wake-ups
             if not self._closed:
                 os.write(self._writing, b"x")

@@ -94,8 +94,7 @@ _TAB = 8
 
 
 def shown(line: bytes) -> str:
-    """A line without what would colour, move or reverse a terminal's text; of a line that was drawn over again and
-    again, as progress bars are, its last state."""
+    """A line without what would colour, move or reverse a terminal's text; of a progress bar its last state."""
     text = line[: 4 * LONGEST_LINE].decode(errors="replace").rstrip("\r\n")
     states = [state for state in _SEQUENCE.sub("", text).split("\r") if state]
     last = (states[-1] if states else "").expandtabs(_TAB)
@@ -106,10 +105,8 @@ def shown(line: bytes) -> str:
 
 def read_on(path: Path, place: dict[str, int], lines: int) -> list[bytes]:
     """The last lines of a file at first, afterwards the whole lines that came since, without events: of its last
-    mebibyte at most. All of a file that has become shorter, nothing of one that is not there.
-
-    ``place``: by path, how far it was read. Raises Unreadable for what is no regular file.
-    """
+    mebibyte at most. All of a file that has become shorter. ``place``: by path, how far it was read. Raises Unreadable
+    for what is no regular file."""
     known = place.get(str(path))
     try:
         with foreign.open_plain(path, str(path), None) as file:

@@ -14,11 +14,10 @@ from typing import Any
 
 from suite.launch.classify import RankEnd, RunEnd, classify
 from suite.launch.job import Job
-from suite.launch.logs import LOOK_SECONDS
 from suite.launch.outcome import EndStatus, Failure, OnEvent, Outcome
 from suite.launch.processes import RankProcess, catches, exit_descriptor, oom_kills, signal_group, sweep
 from suite.launch.requests import StopRequests
-from suite.launch.traces import log_size, log_tail, read_reports
+from suite.launch.traces import LOOK_SECONDS, log_size, log_tail, read_reports
 from suite.launch.watching import Watch
 
 READ_BYTES = 64 * 1024

@@ -1,18 +1,20 @@
-"""What the ranks left on disk that tells how they ended: their failure events and the tails of their logs.
+"""What the ranks left on disk that tells how they ended: their failure events and their logs, which are kept to a size.
 
 Ranks may leave anything there, also something that is no file: a bounded part is read of files alone.
 """
 
 import json
+import os
 import stat
 from collections.abc import Iterable
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 from suite.launch.classify import Report
 from suite.launch.outcome import Failure, FailureKind
-from suite.spec.foreign import LINE_BYTES, Unreadable, read_part
+from suite.spec.foreign import LINE_BYTES, Unreadable, open_plain_to_change, read_part
 
 TAIL_BYTES = 64 * 1024
 LONGEST_LINE = 500
@@ -88,7 +90,6 @@ def phase_of(event: dict[str, Any]) -> str | None:
 
 
 def iteration_of(event: dict[str, Any]) -> int | None:
-    """The iteration that an event of a rank names, if it does."""
     iteration = event.get("iteration")
     return iteration if type(iteration) is int and 0 <= iteration < _MOST_ITERATIONS else None
 
@@ -131,3 +132,54 @@ def printable_lines(data: bytes) -> tuple[str, ...]:
     """Non-empty lines of a log, each cut to a length one can print."""
     text = data.decode(errors="replace")
     return tuple(line.rstrip()[:LONGEST_LINE] for line in text.splitlines() if line.strip())
+
+
+#: A log that is larger is cut to its first and last bytes.
+MOST_BYTES, FIRST_BYTES, LAST_BYTES = 64 << 20, 16 << 20, 16 << 20
+_PIECE_BYTES = 1 << 20
+#: How often logs are looked at that ranks write themselves.
+LOOK_SECONDS = 5.0
+
+
+class LogLimit:
+    """Cuts logs that have become too large to their beginning and their end, and knows how much was cut of each.
+
+    Ranks append to their logs themselves, also to one that is cut. What one writes in that moment may be lost.
+    """
+
+    def __init__(self) -> None:
+        self._cut: dict[Path, int] = {}
+
+    def hold(self, logs: Iterable[Path]) -> None:
+        """Cut those that are larger than ``MOST_BYTES``; what cannot be cut stays as it is."""
+        for log in logs:
+            size = log_size(log)
+            if size > MOST_BYTES:
+                with suppress(OSError, Unreadable):
+                    self._cut[log] = _without_middle(log, size, self._cut.get(log, 0))
+
+
+def _without_middle(log: Path, size: int, cut_before: int) -> int:
+    """Bytes that are cut now and were before. The end is moved to the beginning, a piece at a time."""
+    descriptor = open_plain_to_change(log, f"logs/{log.name}")
+    try:
+        start = size - LAST_BYTES
+        start += os.pread(descriptor, _PIECE_BYTES, start).find(b"\n") + 1
+        cut = cut_before + start - FIRST_BYTES - (len(_between(cut_before)) if cut_before else 0)
+        end = FIRST_BYTES + os.pwrite(descriptor, _between(cut), FIRST_BYTES)
+        while piece := os.pread(descriptor, _PIECE_BYTES, start):
+            written = os.pwrite(descriptor, piece, end)
+            start, end = start + written, end + written
+        os.ftruncate(descriptor, end)
+    finally:
+        os.close(descriptor)
+    return cut
+
+
+def _between(cut: int) -> bytes:
+    return b"\n" + mark(cut)
+
+
+def mark(cut: int) -> bytes:
+    """The line that stands in the place of what was cut."""
+    return b"[suite: %d bytes were cut here; of a log the first and the last 16 MiB are kept]\n" % cut

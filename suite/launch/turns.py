@@ -55,8 +55,8 @@ class Start(NamedTuple):
 
 
 class Listener:
-    """The driver's socket: an abstract one, of which a driver that is killed leaves nothing, or one in a folder of its
-    own where ``shared`` with containers."""
+    """The driver's socket: an abstract one, which leaves nothing, or one in a folder where ``shared`` with
+    containers."""
 
     def __init__(self, shared: bool) -> None:
         self.folder = tempfile.mkdtemp(prefix="suite-") if shared else None
@@ -83,15 +83,12 @@ class Listener:
 
 
 class _Row:
-    """A row: those of its ranks that are there and that have asked, and who watches it.
-
-    ``pace``: seconds of an iteration, from its last turn; null before the first.
-    """
+    """A row: those of its ranks that are there and that have asked, and who watches it."""
 
     def __init__(self, ranks: int, clock: Callable[[], float]) -> None:
         self._ranks, self._clock = ranks, clock
         self._began, self._length = 0.0, 0
-        self.pace: float | None = None
+        self.pace: float | None = None  # seconds of an iteration, from its last turn
         self._there: dict[int, socket.socket] = {}
         self._asked: set[int] = set()
         self._watchers: list[socket.socket] = []
@@ -128,7 +125,6 @@ class _Row:
         self._tell(waits=False)
 
     def begin_turn(self, length: int) -> None:
-        """Of so many iterations."""
         self._asked.clear()
         self.has_turn = True
         self._tell(waits=False)
@@ -165,10 +161,8 @@ class Arbiter:
         lengths: tuple[int, int] = (1, 1),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``ranks``: how many, by the id of the run. ``seed`` draws the order.
-
-        ``lengths``: fewest and most iterations of a turn; within them, how long iterations take decides, once.
-        """
+        """``ranks``: how many, by the id of the run. ``seed`` draws the order. ``lengths``: fewest and most iterations
+        of a turn; within them, how long iterations take decides, once."""
         self._selector, self._listener = selector, listener
         self._rows = {run: _Row(number, clock) for run, number in ranks.items()}
         self._lengths, self._round = lengths, 0

@@ -1,5 +1,5 @@
-"""Watching a run to its end, whoever runs it: one wait for output, exits, stop requests and the next deadline; and when
-it waits for its turn, as the driver that gives turns tells whoever watches it (``suite.launch.turns``)."""
+"""Watching a run to its end, whoever runs it: one wait for output, exits, stop requests, turns and the next
+deadline."""
 
 import errno
 import json
@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from suite.launch.job import Job
-from suite.launch.logs import MOST_BYTES, LogLimit
 from suite.launch.outcome import Failure, FailureKind, OnEvent
 from suite.launch.requests import StopRequests
 from suite.launch.stream import EventStream
-from suite.launch.traces import iteration_of, phase_of
+from suite.launch.traces import MOST_BYTES, LogLimit, iteration_of, phase_of
 from suite.spec.foreign import open_log
 from suite.spec.typed import LONGEST_WAIT_SECONDS
 
@@ -101,7 +100,6 @@ class Watch(ABC):
         """End it."""
 
     def _watch(self, goes_on: Callable[[], bool]) -> None:
-        """Do what comes up, as long as it goes on."""
         self._selector.register(self._requests.descriptor, selectors.EVENT_READ, self._take_request)
         if self._waits.channel is not None:
             self._selector.register(self._waits.channel, selectors.EVENT_READ, self._hear_of_turns)

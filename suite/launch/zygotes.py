@@ -1,9 +1,8 @@
 """Ranks that are forked from a process that has their stack imported, instead of importing it each.
 
 Such a process, a zygote, is ``python -m suite.worker.zygote`` under the stack's interpreter, in the environment of the
-ranks. It forks twice, so that a rank becomes a child of this process, which adopts orphans (``child_subreaper``): it is
-waited for, signalled and ended as any other. What a zygote cannot do is never a failure of a run: its ranks are then
-started by themselves.
+ranks. It forks twice, so that a rank becomes a child of this process, which adopts orphans (``child_subreaper``). What
+a zygote cannot do is never a failure of a run: its ranks are then started by themselves.
 """
 
 import json
@@ -16,7 +15,7 @@ import threading
 import weakref
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from suite.launch.job import Job
@@ -56,7 +55,7 @@ class Zygote:
     def __init__(self, around: Surroundings) -> None:
         """Raises OSError when it cannot be started."""
         self._channel, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._said = os.memfd_create("zygote")
+        self._said = os.fdopen(os.memfd_create("zygote"), "r+b", buffering=0)
         self._asking = threading.Lock()
         with there:
             end = str(there.fileno())
@@ -73,7 +72,7 @@ class Zygote:
                 )
             except OSError:
                 self._channel.close()
-                os.close(self._said)
+                self._said.close()
                 raise
 
     @property
@@ -85,8 +84,7 @@ class Zygote:
         return self._process.poll() is None
 
     def is_fit(self, seconds: float, requests: StopRequests) -> bool:
-        """Whether it has imported its stack and can fork it; False too where it takes longer, or somebody asks the
-        driver to stop."""
+        """Whether it has imported its stack in time and can fork it, and nobody asks the driver to stop."""
         with selectors.DefaultSelector() as selector:
             selector.register(self._channel, selectors.EVENT_READ)
             selector.register(requests.descriptor, selectors.EVENT_READ)
@@ -98,23 +96,21 @@ class Zygote:
     def fork(
         self, argv: tuple[str, ...], memory_bytes: int | None, variables: Mapping[str, str], log: int, is_speaker: bool
     ) -> ForkedProcess:
-        """A rank of this command, ``python -m MODULE ARGUMENT...``, with its own variables and at most so much memory.
-
-        Raises ForkError.
-        """
+        """A rank of this command, ``python -m MODULE ARGUMENT...``. Raises ForkError."""
         _, _, module, *rest = argv
         ours, theirs = os.pipe() if is_speaker else (None, None)
         asked = {"module": module, "arguments": rest, "variables": dict(variables), "memory_bytes": memory_bytes}
-        request = json.dumps(asked)
         try:
-            self._repeat_output(log)
+            # what the stack printed while it was imported belongs into the log of each rank
+            said = self._said.fileno()
+            os.write(log, os.pread(said, os.fstat(said).st_size, 0))
             with self._asking:
                 self._channel.settimeout(_FORK_SECONDS)
-                socket.send_fds(self._channel, [request.encode()], [log if theirs is None else theirs, log])
+                socket.send_fds(self._channel, [json.dumps(asked).encode()], [log if theirs is None else theirs, log])
                 pid = self._answer().get("pid")
             if not isinstance(pid, int):
                 raise ForkError("no rank was forked")
-        except (OSError, ForkError) as error:
+        except (OSError, ValueError, ForkError) as error:  # closed meanwhile, among others
             if ours is not None:
                 os.close(ours)
             raise ForkError(str(error)) from error
@@ -127,8 +123,7 @@ class Zygote:
         """End it, with whatever its imports have started. Ranks that it forked are not its children."""
         self._channel.close()
         end_with_children(self._process)
-        with suppress(OSError):
-            os.close(self._said)
+        self._said.close()
 
     def _answer(self) -> dict[str, Any]:
         try:
@@ -136,17 +131,11 @@ class Zygote:
         except (OSError, ValueError, TypeError) as error:
             raise ForkError(f"no answer: {error}") from error
 
-    def _repeat_output(self, log: int) -> None:
-        """What the stack printed while it was imported belongs into the log of each rank."""
-        size = os.fstat(self._said).st_size
-        os.write(log, os.pread(self._said, size, 0))
-
 
 class Zygotes:
     """Those of a launcher, by their surroundings: started when first asked for, kept until the launcher is gone.
 
-    A zygote ends with the thread that started it. So where several threads ask, for a run each, it is none of these,
-    but one that does for all of them what is asked, one after the other.
+    A zygote ends with the thread that started it: where several threads ask, one of its own starts it.
     """
 
     def __init__(self) -> None:
@@ -155,8 +144,8 @@ class Zygotes:
         self._finalizer = weakref.finalize(self, _close, self._kept)
 
     def find(self, job: Job, variables: Mapping[str, str], requests: StopRequests) -> Zygote | None:
-        """One that can fork the ranks of this job, with its stack imported; None where they are to start by
-        themselves. ``variables``: of a rank, beside those of the job and of this process."""
+        """One that can fork the ranks of this job; None where they are to start by themselves. ``variables``: of a
+        rank, beside those of the job and of this process."""
         around = surroundings(job, variables)
         if threading.current_thread() is threading.main_thread():
             return self._find(job, around, requests)
@@ -175,12 +164,11 @@ class Zygotes:
         while len(self._kept) >= _MOST:
             self._drop(next(iter(self._kept)))
         patience = min(job.limits.run_seconds, job.limits.silence_seconds, LONGEST_WAIT_SECONDS)
-        with suppress(OSError), ExitStack() as unless_fit:
-            zygote = Zygote(around)
-            unless_fit.callback(zygote.close)
-            self._kept[around] = zygote if zygote.is_fit(patience, requests) else None
-            if self._kept[around] is not None:
-                unless_fit.pop_all()
+        with suppress(OSError):
+            self._kept[around] = zygote = Zygote(around)
+            if not zygote.is_fit(patience, requests):
+                zygote.close()
+                self._kept[around] = None
         return self._kept.get(around)
 
     def close(self) -> None:

@@ -6,7 +6,7 @@ from pydantic import ValidationError
 
 from suite.bundle.files import DamagedBundle
 from suite.cli.options.site import read_site
-from suite.images.stack_file import read_stack
+from suite.images.inside import read_stack
 from suite.launch.cluster.scheduler import Unanswered
 from suite.launch.docker.copying import UnsafeCopy
 from suite.spec.base import UsageError

@@ -9,9 +9,9 @@ from unittest.mock import Mock
 
 import pytest
 
-from suite.images.base import SCRIPT
 from suite.images.build import (
     LAST_LINES,
+    SCRIPT,
     BuildChoices,
     BuildFailed,
     Built,

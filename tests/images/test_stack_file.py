@@ -11,7 +11,7 @@ import pytest
 
 from suite.conduct.cluster.image_file import file_digest
 from suite.conduct.cluster.machine import ClusterMachine, cluster_machine
-from suite.images.stack_file import StackFile, beside, of_image, read_stack
+from suite.images.inside import StackFile, beside, of_image, read_stack
 from suite.spec.base import UsageError
 from tests.command import suite
 from tests.images.test_inside import runtime_of

@@ -11,8 +11,8 @@ import pytest
 from suite.launch import supervise, watching
 from suite.launch.job import Job
 from suite.launch.local import LocalLauncher
-from suite.launch.logs import FIRST_BYTES, LAST_BYTES, MOST_BYTES
 from suite.launch.supervise import Patience
+from suite.launch.traces import FIRST_BYTES, LAST_BYTES, MOST_BYTES
 from suite.spec.base import UsageError
 from tests.launch import ranks
 from tests.launch.ranks import STERN, is_gone, make_folder, make_job, no_process_is_left, run  # noqa: F401

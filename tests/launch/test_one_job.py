@@ -11,7 +11,7 @@ from suite.backends.base import choice
 from suite.backends.registry import find_backend
 from suite.conduct.running.execute import make_job
 from suite.launch.cluster.launcher import EVENTS_ON_OUTPUT
-from suite.launch.docker.document import RuntimeRules, container_document
+from suite.launch.docker.launcher import RuntimeRules, container_document
 from suite.launch.docker.settings import DockerSettings
 from suite.launch.job import PYTHON, PYTHON_PATH, RUNS, Job, Mount, Site
 from suite.launch.kubernetes.pod import parse, render

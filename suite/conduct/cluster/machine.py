@@ -13,8 +13,8 @@ from suite.conduct.cluster.image_file import content_name, is_file
 from suite.conduct.planning.machine import USUAL_THREADS, Machine, require_same_variables, without_missing
 from suite.conduct.planning.plan import Plan
 from suite.conduct.running.rerun import rerun_plan
+from suite.images.inside import beside, read_beside, read_stack
 from suite.images.project import Project, normal, pins_of
-from suite.images.stack_file import beside, read_beside, read_stack
 from suite.launch.probe import stack_versions
 from suite.spec.base import UsageError
 from suite.spec.catalogue import find_device

@@ -1,7 +1,4 @@
-"""From the output of a run on a cluster to each rank's events and each stream's log, and to how it ended. Pure.
-
-Its ranks' events, torchrun, the logs and the scheduler tell.
-"""
+"""From the output of a run on a cluster to each rank's events and each stream's log, and to how it ended. Pure."""
 
 import json
 import math
@@ -47,7 +44,7 @@ def read_streams(streams: Iterable[Stream], ranks: int) -> Transcript:
         log = sorting.transcript.logs.setdefault(stream.name, [])
         for line in stream.lines:
             start = line.find(EVENT_PREFIX)
-            event = parse_event(line[start:]) if start >= 0 else None
+            event = parse_event(line[start:])
             if event is None:
                 log.append(line)
                 continue
@@ -62,7 +59,6 @@ class _Sorting:
 
     def __init__(self, ranks: int) -> None:
         self.transcript = Transcript()
-        self._ranks = ranks
         self._seen: dict[int, dict[int, bytes]] = {rank: {} for rank in range(ranks)}
         self._unlike: dict[int, int] = {}
         self._pieces: dict[tuple[int, int], dict[int, dict[str, Any]]] = {}
@@ -193,18 +189,14 @@ def run_outcome(ranks: int, gathered: Gathered, transcript: Transcript) -> Outco
 def _cut_off(ranks_seen: dict[int, _Rank]) -> Failure | None:
     """A runtime that is killed loses what its containers print until it is back, also that they are done."""
     silent = ", ".join(str(rank) for rank, each in ranks_seen.items() if each.status is None)
-    if not silent:
-        return None
     line = f"the scheduler says that the run ended well; the output of rank {silent} ends before that: a part was lost"
-    return Failure(kind="rank_lost", evidence=(line,))
+    return Failure(kind="rank_lost", evidence=(line,)) if silent else None
 
 
 def _with_signals(end: SchedulerEnd, transcript: Transcript) -> SchedulerEnd:
     """Exit codes with that of a torchrun that was sent a signal, which is 1, as the signal's."""
-    codes: dict[str, int] = {}
-    for name, code in end.exit_codes.items():
-        number = signal_of_torchrun(transcript.logs.get(name, ())) if code == 1 else None
-        codes[name] = code if number is None else -number
+    sent = {name: signal_of_torchrun(lines) for name, lines in transcript.logs.items() if end.exit_codes.get(name) == 1}
+    codes = {**end.exit_codes, **{name: -number for name, number in sent.items() if number is not None}}
     return end.model_copy(update={"exit_codes": codes})
 
 
@@ -220,16 +212,12 @@ def _rank(lines: list[bytes]) -> _Rank:
 
 
 def _last_seen(lines: list[bytes]) -> tuple[str | None, int | None]:
-    """The last phase that rank 0 reported, and its iteration."""
-    for line in reversed(lines):
-        event = json.loads(line)
-        if phase_of(event) is not None:
-            return phase_of(event), iteration_of(event)
-    return None, None
+    events = (event for event in map(json.loads, reversed(lines)) if phase_of(event) is not None)
+    last: dict[str, Any] = next(events, {})
+    return phase_of(last), iteration_of(last)
 
 
 def _rows(streams: tuple[Stream, ...], transcript: Transcript) -> dict[int, FailedRank]:
-    """What torchrun reports of failed ranks, on whichever node."""
     rows: dict[int, FailedRank] = {}
     for stream in streams:
         found = failed_ranks(transcript.logs.get(stream.name, []))
@@ -244,7 +232,8 @@ def _rank_ends(
     is one rank; and its own unless the scheduler ended the job, or torchrun or the scheduler ended the rank because
     another had failed."""
     tasks = {stream.ranks[0]: end.exit_codes.get(stream.name) for stream in streams if len(stream.ranks) == 1}
-    first = next((stream.ranks for stream in streams if stream.name == _first_to_end(end)), ())
+    first_to_end = next(iter(end.exit_codes), None)  # a scheduler signals those that are left then
+    first = next((stream.ranks for stream in streams if stream.name == first_to_end), ())
     for rank, each in ranks_seen.items():
         code = rows[rank].exit_code if rank in rows else tasks.get(rank)
         if each.status is not None:
@@ -259,13 +248,7 @@ def _rank_ends(
             ended_at=each.last_time if by_itself and end.verdict is None else None,
             started=each.started,
             reports=each.reports,
-            log=(),
         )
-
-
-def _first_to_end(end: SchedulerEnd) -> str | None:
-    """Name of the stream whose task ended badly first; a scheduler signals those that are left then."""
-    return next(iter(end.exit_codes), None)
 
 
 def _stream_ends(
@@ -277,15 +260,13 @@ def _stream_ends(
         was_killed = code is not None and code < 0  # what starts the ranks may be, and leave them to end well
         if stream.ranks and not was_killed and all(ranks_seen[rank].status == "ok" for rank in stream.ranks):
             continue
-        by_itself = end.verdict is None and (code is None or code > 0 or stream.name == _first_to_end(end))
-        times = [ranks_seen[rank].last_time for rank in stream.ranks if code is not None]
-        ended_at = max(times, default=math.inf)
+        by_itself = end.verdict is None and (code is None or code > 0 or stream.name == next(iter(end.exit_codes)))
+        ended_at = max((ranks_seen[rank].last_time for rank in stream.ranks if code is not None), default=math.inf)
         yield RankEnd(
             rank=len(ranks_seen) + number,
             exit_code=code,
             ended_at=ended_at if by_itself else None,
             started=any(ranks_seen[rank].started for rank in stream.ranks),
-            reports=(),
             log=printable_lines(b"".join(transcript.logs.get(stream.name, []))[-TAIL_BYTES:]),
             called=stream.name,
         )

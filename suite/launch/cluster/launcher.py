@@ -1,5 +1,4 @@
-"""What a cluster launcher brings: its options, the files its scheduler takes, how they are submitted, and who is asked
-about the runs afterwards. The commands, and all that is done with bundles, know no more of a launcher than this."""
+"""What a cluster launcher brings. The commands, and all that is done with bundles, know no more of it than this."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -28,6 +27,13 @@ class NodeSetup:
     mounts: tuple[Mount, ...] = ()
 
 
+def by_digest_note(image: str) -> tuple[str, ...]:
+    """A note where an image is named by what may mean another one tomorrow."""
+    if "@sha256:" in image:
+        return ()
+    return (f"{image} is not named by digest; what it holds may change between runs",)
+
+
 class Document(NamedTuple):
     """One file that a scheduler takes, and the runs that it starts."""
 
@@ -37,11 +43,8 @@ class Document(NamedTuple):
 
 
 class ClusterLauncher(ABC):
-    """One way to have a cluster run jobs; registered by name in ``registry``.
-
-    The class tells what the commands look like; an object of it holds what the user asked for in one command. Modules
-    of launchers are imported to print help: what is heavy is imported inside of functions.
-    """
+    """One way to have a cluster run jobs; registered by name in ``registry``. An object holds what the user asked for
+    in one command. Modules of launchers are imported to print help: what is heavy is imported inside of functions."""
 
     name: ClassVar[str]
     #: settings whose declared fields are the launcher's own options of ``suite submit``, and their HEADING
@@ -94,10 +97,8 @@ class ClusterLauncher(ABC):
 
     @abstractmethod
     def render(self, submissions: Sequence[Submission], root: Path) -> list[Document]:
-        """The documents of these runs, whose submissions hold all by which the scheduler will find them.
-
-        ``root``: the results folder. Raises UsageError where the scheduler cannot run a job as the options ask.
-        """
+        """The documents of these runs of the results folder ``root``. Raises UsageError where the scheduler cannot run
+        a job as the options ask."""
 
     def announced(self, document: Document, token: str) -> Document:
         """With what the scheduler will find this attempt by, whatever becomes of the answer: written down before it is

@@ -22,14 +22,11 @@ _PLAIN = frozenset(string.ascii_letters + string.digits + "_./:=,@%+-")
 
 
 class Raw(str):
-    """Text that a template may print as it is: made by this module's filters only."""
+    """Text that a template may print as it is: made by a filter, or one line of JSON in a here-document."""
 
 
 def render_shell(template: str, **values: Any) -> str:
-    """A shell script: what a template prints is one quoted word unless a filter made it.
-
-    Raises UsageError for a value that no shell word can hold.
-    """
+    """A shell script: what a template prints is one quoted word unless a filter made it. Raises as ``shell_word``."""
     return _environment("shell").get_template(template).render(**values)
 
 
@@ -39,11 +36,8 @@ def render_yaml(template: str, **values: Any) -> str:
 
 
 def to_json(value: Any) -> Raw:
-    """JSON on one line, which every YAML reader reads as the same value.
-
-    Characters beyond the first plane stay as they are: JSON would spell them as two escapes, which YAML takes for two
-    characters. Raises UsageError for half of one.
-    """
+    """JSON on one line, which every YAML reader reads as the same value: characters beyond the first plane stay, of
+    which JSON makes two escapes, and YAML two characters. Raises UsageError for half of one."""
     text = _JSON.encode(value)
     if _HALVES.search(text):
         raise UsageError(f"{ascii(text)[:200]} holds half a character, which no file can carry")
@@ -84,5 +78,5 @@ def _environment(kind: str) -> "Environment":
         keep_trailing_newline=True,
         autoescape=False,
     )
-    environment.filters.update(json=to_json, word=shell_word, directive=directive_word)
+    environment.filters.update(json=to_json, directive=directive_word, raw=Raw)
     return environment

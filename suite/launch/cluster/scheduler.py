@@ -78,27 +78,20 @@ class Scheduler(Protocol):
         """What environment.json says of where the job is to run, as far as it is known before the job starts."""
 
     def look(self, submission: Submission) -> SchedulerState:
-        """By its id, or by what ``ClusterLauncher.announced`` gave an attempt that has none yet.
-
-        A run that the scheduler has forgotten and whose output is there is over. Raises UsageError when the scheduler
-        cannot be asked.
-        """
+        """By its id, or by what ``ClusterLauncher.announced`` gave an attempt that has none yet. A run that the
+        scheduler has forgotten and whose output is there is over. Raises UsageError when the scheduler cannot be
+        asked."""
 
     def cancel(self, submission: Submission) -> None:
         """Ask for its end; nothing where it is over. Raises UsageError when it cannot be asked or refuses."""
 
     def printed(self, submission: Submission, place: dict[str, Any], lines: int) -> list[tuple[str, list[bytes]]]:
-        """What the run has printed since the last call with this ``place``, at first its last ``lines``.
-
-        By stream, named as its log in a bundle will be. Bounded, however much there is. Raises UsageError when it
-        cannot be asked for.
-        """
+        """What the run has printed since the last call with this ``place``, at first its last ``lines``; by stream,
+        named as its log in a bundle will be. Bounded. Raises UsageError when it cannot be asked for."""
 
     def keep(self, submission: Submission) -> None:
         """Keep what the run has printed, where its cluster may cut or delete it; called while somebody waits for it.
-
-        Raises UsageError when it cannot be asked for.
-        """
+        Raises as ``printed``."""
 
     def files(self, submission: Submission) -> list[Path]:
         """What this machine keeps of the run, now or of earlier attempts, until its bundle is made."""

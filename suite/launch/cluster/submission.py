@@ -74,10 +74,7 @@ def submission_path(root: Path, run_id: str) -> Path:
 
 
 def write_submission(root: Path, submission: Submission) -> Path:
-    """Put it under the results folder, replacing an older one of the run, without variables that hold a secret.
-
-    Raises UsageError when it cannot be written.
-    """
+    """Put it under the results folder, without variables that hold a secret. Raises as ``replace_file``."""
     path = submission_path(root, submission.run_id)
     job = submission.job.model_copy(update={"env": public_variables(submission.job.env)})
     submission = submission.model_copy(update={"job": job})

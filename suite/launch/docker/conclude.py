@@ -1,10 +1,7 @@
-"""How a container's run ended, from its node's report, the container runtime's and what the driver did. Pure.
-
-What runtimes and their hooks say when a container does not start or does not live is data (``RUNTIME_PATTERNS``).
-"""
+"""How a container's run ended, from its node's report, the container runtime's and what the driver did. Pure."""
 
 import re
-from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from suite.launch.outcome import Failure, FailureKind, Outcome
@@ -99,42 +96,32 @@ def essence(text: str) -> str:
 
 def reason_of(error: BaseException) -> str:
     """Why a runtime was not reached, in words: its client wraps what the system said into exceptions in tuples."""
-    wrapped = list(_wrapped(error))
-    for each in reversed(wrapped):
-        if isinstance(each, OSError) and each.strerror:
-            return each.strerror.lower()
-    told = [text for each in wrapped if len(each.args) == 1 and isinstance(text := each.args[0], str) and text]
-    return " ".join(told[-1].split())[:200] if told else type(error).__name__
-
-
-def _wrapped(error: BaseException) -> Iterator[BaseException]:
-    """An exception, and those among its arguments, the innermost last."""
-    yield error
-    for each in error.args:
-        if isinstance(each, BaseException):
-            yield from _wrapped(each)
+    while inner := [each for each in error.args if isinstance(each, BaseException)]:
+        error = inner[-1]
+    strerror = error.strerror if isinstance(error, OSError) else None
+    return " ".join((strerror or "").lower().split() or str(error).split())[:200] or type(error).__name__
 
 
 _TAIL_LINES = 12
 #: What the node may take for the reason where the kernel killed a process: it cannot ask about its own container.
 _OVERRULED_BY_OOM: tuple[FailureKind, ...] = ("rank_lost", "unknown", "hang", "nccl_timeout", "timeout")
-_KILLED = 137
-_TERMINATED = 143
+_KILLED, _TERMINATED = 137, 143
 #: what dockerd says of a container that ended while it was away
 _UNSEEN = 255
 
 
-class ContainerEnd(NamedTuple):
-    """What is known of the end of one container."""
+@dataclass
+class ContainerEnd:
+    """What is known of the end of one container, as it becomes known."""
 
     ranks: int
-    elapsed_seconds: float
+    elapsed_seconds: float = 0.0
     outcome: Outcome | None = None  # the node's own word
     exit_code: int | None = None
     oom_killed: bool = False
     error: str = ""  # the container runtime's, e.g. why it could not start the program
     gone: str | None = None  # how the container or the runtime was lost
-    trouble: tuple[str, ...] = ()  # what the runtime did meanwhile
+    trouble: list[str] = field(default_factory=list)  # what the runtime did meanwhile
     verdict: Failure | None = None  # why the driver ended it
     interrupted_by: str | None = None
     tail: tuple[str, ...] = ()  # last lines of the container's own log
@@ -155,23 +142,15 @@ def conclude(end: ContainerEnd) -> Outcome:
     if end.outcome is None:
         return _outcome(end, "failed", _silent(end))
     failure = end.outcome.failure
-    if end.oom_killed and (failure is None or failure.kind in _OVERRULED_BY_OOM):
-        return _outcome(end, "failed", _out_of_memory(end, failure))
-    if end.outcome.status == "interrupted":
-        return _outcome(end, "failed", _stopped_by_others(end, end.outcome))
-    return end.outcome
-
-
-def _out_of_memory(end: ContainerEnd, failure: Failure | None) -> Failure:
     evidence = failure.evidence if failure else ("every rank ended with exit code 0",)
-    line = "the kernel killed a process of the container for want of memory (OOMKilled)"
-    return _failure(end, "oom_host", line, *evidence)
-
-
-def _stopped_by_others(end: ContainerEnd, outcome: Outcome) -> Failure:
-    evidence = outcome.failure.evidence if outcome.failure else ()
-    sent = next((line.rpartition(" ")[2] for line in evidence if "was sent" in line), "a stop signal")
-    return _failure(end, "rank_lost", f"the container was sent {sent}, and not by this driver", *end.trouble)
+    if end.oom_killed and (failure is None or failure.kind in _OVERRULED_BY_OOM):
+        line = "the kernel killed a process of the container for want of memory (OOMKilled)"
+        return _outcome(end, "failed", _failure(end, "oom_host", line, *evidence))
+    if end.outcome.status == "interrupted":
+        sent = next((line.rpartition(" ")[2] for line in evidence if "was sent" in line), "a stop signal")
+        line = f"the container was sent {sent}, and not by this driver"
+        return _outcome(end, "failed", _failure(end, "rank_lost", line, *end.trouble))
+    return end.outcome
 
 
 def _silent(end: ContainerEnd) -> Failure:

@@ -56,17 +56,14 @@ class Runtime:
 
 
 def connect(copy_back: bool = False) -> Runtime:
-    """Reach the container runtime. ``copy_back``: treat it as one that does not see this host's folders.
-
-    Raises UsageError with one line when there is none, it may not be used, or it is too old.
-    """
+    """Reach the container runtime. ``copy_back``: treat it as one that does not see this host's folders. Raises
+    UsageError."""
     host = chosen_host()
     try:
-        tunnel = open_tunnel(host) if host.startswith("ssh://") else None
-        if tunnel is None:
-            api = docker.from_env(timeout=ASK_SECONDS).api
+        if host.startswith("ssh://"):
+            api = APIClient(base_url=open_tunnel(host), timeout=ASK_SECONDS)
         else:
-            api = APIClient(base_url=tunnel, timeout=ASK_SECONDS)
+            api = docker.from_env(timeout=ASK_SECONDS).api
         version, info = api.version(), api.info()
     except UsageError:
         raise
@@ -120,11 +117,14 @@ def _require_new_enough(host: str, version: dict[str, Any]) -> None:
 
 def _connected(api: APIClient, host: str, version: dict[str, Any], info: dict[str, Any], copy_back: bool) -> Runtime:
     options = {option for entry in info.get("SecurityOptions") or () for option in entry.split(",")}
+    versions = {part.get("Name"): part.get("Version") for part in version.get("Components") or ()}
+    runtime = str(info.get("DefaultRuntime", "runc"))
+    usual = (version.get("Platform") or {}).get("Name") or "Docker Engine"
     facts = RuntimeFacts(
-        name=_name(version),
+        name="Podman Engine" if "Podman Engine" in versions else usual,  # so it calls itself among its parts only
         version=str(version.get("Version")),
         api_version=str(version.get("ApiVersion")),
-        runtime=_runtime(str(info.get("DefaultRuntime", "runc")), version),
+        runtime=f"{runtime} {versions.get(runtime) or ''}".strip(),
         storage=info.get("Driver"),
         cgroups=info.get("CgroupVersion"),
         rootless="name=rootless" in options or info.get("Rootless") is True,  # Docker's word, Podman's
@@ -145,27 +145,13 @@ def _connected(api: APIClient, host: str, version: dict[str, Any], info: dict[st
     )
 
 
-def _name(version: dict[str, Any]) -> str:
-    """Podman calls itself so among its parts only."""
-    if any(component.get("Name") == "Podman Engine" for component in version.get("Components") or ()):
-        return "Podman Engine"
-    return (version.get("Platform") or {}).get("Name") or "Docker Engine"
-
-
-def _runtime(name: str, version: dict[str, Any]) -> str:
-    found = [component.get("Version") for component in version.get("Components") or () if component.get("Name") == name]
-    return f"{name} {found[0]}" if found and found[0] else name
-
-
 SSH_SECONDS = 30.0
 RUNTIME_SOCKET = "/var/run/docker.sock"
 
 
 def open_tunnel(host: str) -> str:
-    """Address of a local socket that leads to the runtime of ``ssh://[user@]host[:port][/socket]``.
-
-    Keys or an agent must let us in: nobody can be asked for a password. Raises UsageError when ssh does not.
-    """
+    """Address of a local socket that leads to the runtime of ``ssh://[user@]host[:port][/socket]``. Raises UsageError
+    where no key or agent lets us in: nobody can be asked for a password."""
     folder = Path(tempfile.mkdtemp(prefix="suite-ssh-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     socket = folder / "engine.sock"

@@ -44,11 +44,8 @@ def take_bundle(api: APIClient, container: str, run: str, folder: Path) -> None:
 
 
 def extract(pieces: Iterable[bytes], target: Path) -> None:
-    """Write the ranks' files of a tar stream into ``target`` and nothing else: no other name, no link, no device.
-
-    A file that is there already is kept as it is. Raises UnsafeCopy beyond 100 000 entries or 8 GiB, and for what is no
-    archive.
-    """
+    """Write the ranks' files of a tar stream that are not in ``target`` yet, and nothing else: no other name, no link,
+    no device. Raises UnsafeCopy beyond 100 000 entries or 8 GiB, and for what is no archive."""
     files, total = 0, 0
     try:
         with tarfile.open(fileobj=_Pieces(pieces), mode="r|") as tar:

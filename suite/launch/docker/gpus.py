@@ -4,13 +4,12 @@ import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from docker.errors import APIError
 
 from suite.launch.docker.conclude import OTHER_IMAGE, essence, told
 from suite.launch.docker.connection import Runtime
-from suite.launch.docker.document import device_requests
 from suite.launch.docker.images import ImageFacts
 from suite.launch.docker.session import ask
 from suite.launch.docker.settings import DockerSettings, GpuAccess
@@ -38,6 +37,17 @@ def access_of(runtime: Runtime, asked: GpuAccess) -> Literal["nvidia", "cdi"]:
     return "cdi" if any(map(_describes_gpus, files)) else "nvidia"
 
 
+def device_requests(ids: Sequence[str], count: int | None, access: Literal["nvidia", "cdi"]) -> list[dict[str, Any]]:
+    """GPUs by ids or by count (-1: all), as the runtime's API wants them. CDI knows names only: the first so many."""
+    if not ids and not count:
+        return []
+    if access == "cdi":
+        names = ids or [str(index) for index in range(count or 0)]
+        return [{"Driver": "cdi", "DeviceIDs": [f"nvidia.com/gpu={name}" for name in names]}]
+    wanted: dict[str, Any] = {"DeviceIDs": list(ids)} if ids else {"Count": count}
+    return [{"Driver": "", "Capabilities": [["gpu"]], **wanted}]
+
+
 def may_have_gpus(runtime: Runtime) -> bool:
     """Whether GPUs that nobody named are worth asking for: this host's driver shows some, or the runtime knows them."""
     if not runtime.facts.remote and local_devices():
@@ -46,10 +56,7 @@ def may_have_gpus(runtime: Runtime) -> bool:
 
 
 def usable_gpus(runtime: Runtime, settings: DockerSettings, image: str) -> tuple[LocalDevice, ...]:
-    """The GPUs that runs may use: those named, or all.
-
-    This host's driver is asked, or a short container where that shows none. Raises UsageError when some are not there.
-    """
+    """The GPUs that runs may use: those named, or all. Raises UsageError when some are not there."""
     here = () if runtime.facts.remote else local_devices()
     if not here:
         return _ask_container(runtime, settings, image)
@@ -88,11 +95,8 @@ def _describes_gpus(file: Path) -> bool:
 def image_versions(
     runtime: Runtime, image: ImageFacts, python: str, packages: Sequence[str], optional: Sequence[str] = ()
 ) -> dict[str, str | None]:
-    """Version of each package in the image, by its labels, or by asking its interpreter where a label is missing.
-
-    A package of ``optional`` is there only where the image has it.
-    Raises UsageError when it has no such interpreter.
-    """
+    """Version of each package in the image, and of those of ``optional`` that it has, by its labels, or by its
+    interpreter where a label is missing. Raises UsageError when it has no such interpreter."""
     if all(package in image.stack for package in packages) and python == PYTHON:
         return {package: image.stack[package] for package in (*packages, *optional) if package in image.stack}
     try:

@@ -87,7 +87,6 @@ def _missing(reference: str, pull: Pull) -> str:
 
 
 def _pull(runtime: Runtime, reference: str, on_progress: OnProgress) -> None:
-    """Pull, reporting each layer that is done."""
     repository, tag = parse_repository_tag(reference)
     on_progress(f"pulling {reference}")
     layers: set[str] = set()

@@ -1,4 +1,4 @@
-"""One container for each run, on the runtime that Docker's own settings name."""
+"""One container for each run, on the runtime that Docker's own settings name: its document, its life and its end."""
 
 import errno
 import os
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from docker import APIClient
 from docker.errors import APIError, DockerException
@@ -17,27 +17,96 @@ from requests.exceptions import RequestException
 from suite.launch.docker import copying, session
 from suite.launch.docker.conclude import conclude, essence, reason_of, runtime_failure
 from suite.launch.docker.connection import Runtime
-from suite.launch.docker.document import RuntimeRules, container_document
-from suite.launch.docker.gpus import access_of
+from suite.launch.docker.gpus import access_of, device_requests
 from suite.launch.docker.images import ImageFacts
 from suite.launch.docker.session import remove_labelled
 from suite.launch.docker.settings import DockerSettings
 from suite.launch.docker.watch import RETRY_SECONDS, USUAL_PATIENCE, ContainerPatience, ContainerWatch
 from suite.launch.job import PYTHON_PATH, RUNS, Job, Mount, Site
+from suite.launch.node import node_arguments
 from suite.launch.outcome import Failure, FailureKind, LauncherUnavailable, OnEvent, Outcome
 from suite.launch.requests import StopRequests, Stops, stop_requests
+from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest
 
 Answer = TypeVar("Answer")
+NODE = ("/opt/suite/bin/python", "-m", "suite.launch.node")
+#: Log rotation would lose what is read after a broken connection: the log grows as long as the run lives.
+LOGGING = {"Type": "json-file", "Config": {"max-size": "1024g", "max-file": "1"}}
+
+
+class RuntimeRules(NamedTuple):
+    """What the set-up of the container runtime decides about a container."""
+
+    user: str  # uid:gid
+    access: Literal["nvidia", "cdi"] = "nvidia"
+    remapped: bool = False  # the runtime gives users of a container other ids on the host
+    volume: str | None = None  # name of the volume that takes the place of the job's mounts
+
+
+def container_document(job: Job, settings: DockerSettings, rules: RuntimeRules) -> dict[str, Any]:
+    """The body of POST /containers/create. Raises UsageError for several nodes."""
+    if job.nodes > 1:
+        raise UsageError(
+            f"the docker launcher runs one node, not {job.nodes}; `suite submit` runs several on Kubernetes or Slurm"
+        )
+    has_gpus = bool(job.devices or job.device_count)
+    limits, memory = settings.limits(has_gpus), job.limits.memory_bytes
+    memory = None if memory is None else memory * job.ranks_per_node  # of all ranks together, and no swap beyond it
+    return {
+        "Image": job.image,
+        "Entrypoint": list(NODE),
+        "Cmd": list(node_arguments(job, f"{RUNS}/{job.name}", limits)),
+        "Env": [f"{name}={value}" for name, value in sorted(_variables(job, rules, has_gpus).items())],
+        "User": rules.user,
+        "WorkingDir": "/work",
+        "Labels": dict(job.labels),
+        "AttachStdout": True,
+        "AttachStderr": True,
+        "Healthcheck": {"Test": ["NONE"]},
+        "HostConfig": {
+            "Init": True,
+            "AutoRemove": False,
+            "ReadonlyRootfs": True,
+            "Tmpfs": {"/tmp": "exec,mode=1777"},
+            "CapDrop": ["ALL"],
+            "SecurityOpt": session.SECURITY,
+            "UsernsMode": "host" if rules.remapped else "",
+            "Ulimits": [{"Name": name, "Soft": value, "Hard": value} for name, value in sorted(limits.items())],
+            "ShmSize": settings.shm_bytes,
+            "IpcMode": settings.ipc,
+            "NetworkMode": settings.network,
+            "CpusetCpus": settings.cpuset or "",
+            "Memory": memory,
+            "MemorySwap": memory,
+            "LogConfig": LOGGING,
+            "DeviceRequests": device_requests(job.devices or (), job.device_count, rules.access),
+            "Mounts": _mounts(job, rules.volume),
+        },
+    }
+
+
+def _variables(job: Job, rules: RuntimeRules, has_gpus: bool) -> dict[str, str]:
+    user = f"uid-{rules.user.partition(':')[0]}"  # for libraries that ask for a name: the image knows none
+    gpus = {"NVIDIA_DRIVER_CAPABILITIES": "compute,utility"} if has_gpus else {"NVIDIA_VISIBLE_DEVICES": "void"}
+    counted = f"count:{job.device_count}" if job.device_count else ""
+    devices = f"ids:{','.join(job.devices)}" if job.devices else counted  # what the worker must see
+    return {"HOME": "/tmp", "USER": user, "LOGNAME": user, "SUITE_DEVICES": devices, **gpus, **job.env}
+
+
+def _mounts(job: Job, volume: str | None) -> list[dict[str, Any]]:
+    if volume is not None:
+        return [{"Type": "volume", "Source": volume, "Target": RUNS}]
+    return [
+        {"Type": "bind", "Source": mount.source, "Target": mount.target, "ReadOnly": mount.read_only}
+        for mount in job.mounts
+    ]
 
 
 @dataclass(frozen=True)
 class DockerLauncher:
-    """Runs jobs in containers. ``images``: backend -> the image its runs are started from, by its id.
-
-    ``run`` may be called from several threads, each through a launcher of its own (``beside``), if its ``stops`` do not
-    install signal handlers, which only the main thread may.
-    """
+    """Runs jobs in containers. ``images``: backend -> the image its runs are started from, by its id. Of several
+    threads each calls ``run`` of a launcher of its own (``beside``), whose ``stops`` install no signal handlers."""
 
     runtime: Runtime
     settings: DockerSettings
@@ -51,8 +120,7 @@ class DockerLauncher:
     def beside(
         self, stops: Stops, runs_at_once: int = 1, gpus: tuple[str, ...] | None = None, cpuset: str | None = None
     ) -> "DockerLauncher":
-        """The same launcher for one of several runs at the same time, or side by side on devices of its own, stopped by
-        these requests."""
+        """The same launcher for one of several runs at the same time, maybe on devices of its own."""
         settings = self.settings if cpuset is None else self.settings.model_copy(update={"cpuset": cpuset})
         return replace(self, runs_at_once=runs_at_once, devices=gpus, settings=settings, stops=stops)
 
@@ -112,11 +180,11 @@ class DockerLauncher:
         with self.stops() as requests, self._removed_afterwards(job):
             try:
                 name = _container_name(job)
-                if self._copies:
+                if self.runtime.facts.remote:
                     # made here, because a runtime that makes it for the container (Podman) would not label it
                     self._patiently(lambda: self._api.create_volume(name, labels=job.labels))
                 container = self._patiently(lambda: self._created(document, name))
-                if self._copies:
+                if self.runtime.facts.remote:
                     copying.put_bundle(self._api, container, job.name, folder, document["User"])
                 return self._watch(container, job, folder, on_event, requests)
             except (DockerException, OSError) as error:
@@ -129,10 +197,6 @@ class DockerLauncher:
     @property
     def _api(self) -> APIClient:
         return self.runtime.api
-
-    @property
-    def _copies(self) -> bool:
-        return self.runtime.facts.remote
 
     def _devices(self, manifest: Manifest) -> tuple[tuple[str, ...] | None, int | None]:
         """Ids or count of a run's GPUs; no ids and no count for a run on the CPU."""
@@ -148,7 +212,7 @@ class DockerLauncher:
             user="0:0" if facts.rootless else f"{os.getuid()}:{os.getgid()}",
             access=access_of(self.runtime, self.settings.gpu_access),
             remapped=facts.remapped,
-            volume=_container_name(job) if self._copies else None,
+            volume=_container_name(job) if facts.remote else None,
         )
 
     def _patiently(self, call: Callable[[], Answer]) -> Answer:
@@ -184,12 +248,15 @@ class DockerLauncher:
         finally:
             watch.close()
         outcome = conclude(end)
-        if self._copies:
+        if self.runtime.facts.remote:
             try:
                 copying.take_bundle(self._api, container, job.name, folder)
             except (DockerException, OSError, copying.UnsafeCopy) as error:
                 problem = f"the ranks' files could not be copied back: {' '.join(str(error).split())}"
-                return _with_evidence(outcome, problem)
+                failure = outcome.failure or Failure(kind="unknown")
+                failure = failure.model_copy(update={"evidence": (*failure.evidence, problem)})
+                status = "failed" if outcome.status == "ok" else outcome.status
+                return outcome.model_copy(update={"status": status, "failure": failure})
         return outcome
 
     def _state(self, container: str) -> dict[str, Any] | None:
@@ -209,33 +276,24 @@ class DockerLauncher:
 
     @contextmanager
     def _removed_afterwards(self, job: Job) -> Iterator[None]:
-        """Nothing of the run is left on the runtime, however the block ends; what cannot be removed in time is by the
-        next session."""
+        """Nothing of the run is left on the runtime; what cannot be removed in time is by the next session."""
         try:
             yield
         finally:
             give_up = time.monotonic() + self.patience.remove_seconds
-            while not self._is_removed(job.labels) and time.monotonic() < give_up:
+            while True:
+                # one that has just come back fails to remove what it has not found again
+                with suppress(DockerException, OSError):
+                    if remove_labelled(self._api, job.labels):
+                        break
+                if time.monotonic() >= give_up:
+                    break
                 time.sleep(RETRY_SECONDS)
-
-    def _is_removed(self, labels: dict[str, str]) -> bool:
-        """Remove what a run has left; a runtime that has just come back fails to remove what it has not found again."""
-        try:
-            return remove_labelled(self._api, labels)
-        except (DockerException, OSError):
-            return False
 
 
 def _container_name(job: Job) -> str:
     """Two users of one runtime may run the same plan: the run's id alone could be taken."""
     return f"{job.name.lower()}-{session.session_id()}"
-
-
-def _with_evidence(outcome: Outcome, line: str) -> Outcome:
-    if outcome.failure is None:
-        return outcome.model_copy(update={"status": "failed", "failure": Failure(kind="unknown", evidence=(line,))})
-    failure = outcome.failure.model_copy(update={"evidence": (*outcome.failure.evidence, line)})
-    return outcome.model_copy(update={"failure": failure})
 
 
 def _refused(job: Job, error: Exception, seconds: float) -> Outcome:

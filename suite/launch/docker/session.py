@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -30,11 +29,8 @@ def session_id() -> str:
 
 
 def this_driver() -> str:
-    """The label of this process, which tells it from all others: kernel, space of process ids, id, and start in ticks.
-
-    Parts are empty where the system does not tell them: such a driver is never taken for dead.
-    """
-    return f"{_boot()}/{_space()}/{os.getpid()}/{_start_ticks(os.getpid()) or ''}"
+    """The label of this process, which no other one has: kernel, space of process ids, id, and start in ticks."""
+    return f"{_boot()}/{_space()}/{os.getpid()}/{_start_ticks(os.getpid())}"
 
 
 def is_dead(label: str) -> bool:
@@ -66,10 +62,8 @@ def remove_orphans(api: APIClient, is_local: bool) -> int:
 
 
 def remove_labelled(api: APIClient, labels: dict[str, str]) -> bool:
-    """Remove every container and volume that carries this session's label of this run. Raises DockerException.
-
-    Returns whether none is there any more: a removal that somebody else has begun may still fail.
-    """
+    """Remove every container and volume that carries this session's label of this run; whether none is there any more,
+    for a removal that somebody else has begun may fail. Raises DockerException."""
     wanted = {"label": [f"{name}={labels[name]}" for name in (SESSION_LABEL, RUN_LABEL)]}
     for entry in api.containers(all=True, filters=wanted):
         remove_container(api, entry["Id"])
@@ -79,8 +73,7 @@ def remove_labelled(api: APIClient, labels: dict[str, str]) -> bool:
 
 
 def ask(api: APIClient, image: str, command: Sequence[str], **host: Any) -> bytes:
-    """Standard output of a command in a short container, without network and rights; a session finds it should this
-    process die before. ``host``: fields of its HostConfig beside those.
+    """Standard output of a command in a short container, without network and rights. ``host``: more of its HostConfig.
 
     Raises DockerException, and UsageError where the command fails, does not end or prints too much.
     """
@@ -142,15 +135,11 @@ def _unless_gone(remove: Callable[[], object]) -> None:
 
 
 def _boot() -> str:
-    with suppress(OSError):
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return ""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 def _space() -> str:
-    with suppress(OSError):
-        return str(os.stat("/proc/self/ns/pid").st_ino)
-    return ""
+    return str(os.stat("/proc/self/ns/pid").st_ino)
 
 
 def _start_ticks(pid: int) -> str | None:

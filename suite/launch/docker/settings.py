@@ -65,8 +65,7 @@ def _variables(option: str, texts: Sequence[str]) -> dict[str, str]:
 
 
 class DockerSettings(Frozen):
-    """How a session's containers are made, on which of the host's devices. ``None`` leaves the choice to the
-    launcher."""
+    """How a session's containers are made, on which of the host's devices. ``None``: as the launcher chooses."""
 
     HEADING: ClassVar = "Containers"
 

@@ -53,7 +53,6 @@ class Output:
         self._on_data, self._on_end = on_data, on_end
         self._read: dict[Stream, int] = {"stdout": 0, "stderr": 0}
         self._open: list[Any] = []
-        self._unfinished = 0
         self._lock = threading.Lock()
 
     def attach(self) -> None:
@@ -78,10 +77,9 @@ class Output:
                     stream.close()
 
     def _follow(self, streams: list[tuple[Any, Iterator[Piece]]]) -> None:
-        self._unfinished = len(streams)
-        for stream, pieces in streams:
-            self._open.append(stream)
-            threading.Thread(target=self._drain, args=(stream, pieces), daemon=True).start()
+        self._open = [stream for stream, _ in streams]
+        for each in streams:
+            threading.Thread(target=self._drain, args=each, daemon=True).start()
 
     def _drain(self, stream: Any, pieces: Iterator[Piece]) -> None:
         # where the connection is broken, or was closed under a read, this stream has ended
@@ -92,9 +90,8 @@ class Output:
                     self._mailbox.post(partial(self._on_data, name, data))
         with self._lock:
             self._open.remove(stream)
-            _let_go(stream)
-            self._unfinished -= 1
-            is_last = self._unfinished == 0
+            stream._response.close()  # the SDK leaves it to the collector of cycles, hundreds of runs later
+            is_last = not self._open
         if is_last:
             self._mailbox.post(self._on_end)
 
@@ -111,13 +108,6 @@ def _rest(name: Stream, stream: Iterable[bytes], known: int) -> Iterator[Piece]:
         skipped = min(known, len(data))
         known -= skipped
         yield name, data[skipped:]
-
-
-def _let_go(stream: Any) -> None:
-    """Close a stream's socket now: the SDK leaves it to the collector of cycles, which may take hundreds of runs."""
-    response = getattr(stream, "_response", None)
-    if response is not None:
-        response.close()
 
 
 @dataclass(frozen=True)
@@ -137,10 +127,7 @@ USUAL_PATIENCE = ContainerPatience()
 
 
 class ContainerWatch(Watch):
-    """One container: ``attach``, start it, ``watch``, then ``end`` tells what became of it; ``close`` in any case.
-
-    The node inside stops and wakes its ranks; here waiting is left out of their time alone.
-    """
+    """One container: ``attach``, start it, ``watch``, then ``end`` tells what became of it; ``close`` in any case."""
 
     def __init__(
         self,
@@ -159,10 +146,7 @@ class ContainerWatch(Watch):
         self._closing = threading.Event()
         self._output_ended = False
         self._exited = False
-        self._exit_code: int | None = None
-        self._gone: str | None = None
-        self._trouble: list[str] = []
-        self._outcome: Outcome | None = None
+        self._known = ContainerEnd(job.ranks)
 
     def attach(self) -> None:
         """Listen to the container, which is not started yet. Raises what the runtime raises."""
@@ -181,34 +165,24 @@ class ContainerWatch(Watch):
     @property
     def is_lost(self) -> bool:
         """Whether the container, or its runtime, can be asked nothing more."""
-        return self._gone is not None
+        return self._known.gone is not None
 
     @property
     def is_unseen(self) -> bool:
         """Whether the runtime stayed away and nothing tells how the run ended: it may even go on."""
-        away = self._gone is not None and self._gone.startswith(_AWAY)
-        return away and self._outcome is None and self._interrupted_by is None
+        is_away = (self._known.gone or "").startswith(_AWAY)
+        return is_away and self._known.outcome is None and self._interrupted_by is None
 
     def end(self, state: dict[str, Any] | None) -> ContainerEnd:
         """All that is known. ``state``: what the runtime says of the container, None when it knows it no longer."""
-        if (state is None or state.get("Status") == "removing") and self._gone is None:
-            self._gone = REMOVED
-        known = state or {}
-        return ContainerEnd(
-            ranks=self._job.ranks,
-            elapsed_seconds=max(self._ended - self._began, 0.0),
-            outcome=self._outcome,
-            exit_code=self._exit_code,
-            oom_killed=bool(known.get("OOMKilled")),
-            error=str(known.get("Error") or ""),
-            gone=self._gone,
-            trouble=tuple(self._trouble),
-            verdict=self._verdict,
-            interrupted_by=self._stopped_by(),
-            tail=log_tail(self._log_path),
-            phase=self._phase,
-            iteration=self._iteration,
-        )
+        known, told = self._known, state or {}
+        if state is None or told.get("Status") == "removing":
+            known.gone = known.gone or REMOVED
+        known.oom_killed, known.error = bool(told.get("OOMKilled")), str(told.get("Error") or "")
+        known.elapsed_seconds = max(self._ended - self._began, 0.0)
+        known.verdict, known.interrupted_by = self._verdict, self._stopped_by()
+        known.tail, known.phase, known.iteration = log_tail(self._log_path), self._phase, self._iteration
+        return known
 
     def close(self) -> None:
         """Let go of everything but the container."""
@@ -227,7 +201,7 @@ class ContainerWatch(Watch):
         if event["kind"] != OUTCOME_KIND:
             return super()._take_event(event)
         with suppress(ValidationError):  # a rank that prints such a line is no node
-            self._outcome = Outcome.model_validate({key: event[key] for key in event if key != "kind"})
+            self._known.outcome = Outcome.model_validate({key: event[key] for key in event if key != "kind"})
 
     def _take_output_end(self) -> None:
         """All was read, or the connection broke: the container's exit tells which, and comes at once if it has one."""
@@ -246,7 +220,7 @@ class ContainerWatch(Watch):
 
     def _take_exit(self, code: int | None, gone: str | None) -> None:
         """The container has ended, or was lost; what it wrote last is still on its way."""
-        self._exited, self._exit_code, self._gone = True, code, gone
+        self._exited, self._known.exit_code, self._known.gone = True, code, gone
         self._ended = time.monotonic()
         if self._resume in self._alarms or gone is not None:
             self._output_ended = True
@@ -293,7 +267,7 @@ class ContainerWatch(Watch):
             except (DockerException, OSError, ValueError) as error:
                 if away_since is None:
                     away_since = time.monotonic()
-                    self._trouble.append(f"the runtime broke off in mid-run: {reason_of(error)}")
+                    self._known.trouble.append(f"the runtime broke off in mid-run: {reason_of(error)}")
                 if time.monotonic() - away_since > self._patience.runtime_seconds:
                     away = f"{_AWAY} {self._patience.runtime_seconds:g} s"
                     return self._mailbox.post(partial(self._take_exit, None, away))

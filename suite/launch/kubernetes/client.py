@@ -4,7 +4,7 @@ import json
 import logging
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from suite.launch.cluster.scheduler import Unanswered
@@ -60,30 +60,21 @@ class Cluster:
         return self._call("POST", kind_of(body), body=body, query=query)
 
     def get(self, kind: str, name: str) -> dict[str, Any] | None:
-        """``None`` where there is none."""
-        try:
+        with _unless_status(404):
             return self._call("GET", kind, name)
-        except Refused as error:
-            if error.status == 404:
-                return None
-            raise
+        return None
 
     def find(self, kind: str, **query: str) -> list[dict[str, Any]]:
         """All that the label or field selectors choose."""
-        found = self._call("GET", kind, query=list(query.items()))
-        return list(found["items"])
+        return list(self._call("GET", kind, query=list(query.items()))["items"])
 
     def patch(self, kind: str, name: str, body: dict[str, Any]) -> None:
-        """Merge ``body`` into the object."""
         self._call("PATCH", kind, name, body=body)
 
     def delete(self, kind: str, name: str) -> None:
         """With all that it owns; nothing where there is none."""
-        try:
+        with _unless_status(404):
             self._call("DELETE", kind, name, body={"propagationPolicy": "Background"})
-        except Refused as error:
-            if error.status != 404:
-                raise
 
     def log(
         self, pod: str, container: str, since: str | None = None, tail_lines: int | None = None, follows: bool = False
@@ -103,17 +94,13 @@ class Cluster:
             "follow": "true" if follows else None,
         }
         query = [(name, str(value)) for name, value in how.items() if value]
-        try:
-            with _api_errors(self, "GET Pod"):
-                seconds = _SILENT_SECONDS if follows else ASK_SECONDS
-                response = self._answer("GET", "Pod", f"{pod}/log", query=query, seconds=seconds)
-                try:
-                    yield from response.stream(_PIECE_BYTES)
-                finally:
-                    response.close()
-        except Refused as error:
-            if error.status not in (400, 404):
-                raise
+        seconds = _SILENT_SECONDS if follows else ASK_SECONDS
+        with (
+            _unless_status(400, 404),
+            _api_errors(self, "GET Pod"),
+            closing(self._answer("GET", "Pod", f"{pod}/log", query=query, seconds=seconds)) as response,
+        ):
+            yield from response.stream(_PIECE_BYTES)
 
     def _call(self, method: str, kind: str, name: str = "", **given: Any) -> dict[str, Any]:
         with _api_errors(self, f"{method} {kind}"):
@@ -144,10 +131,8 @@ class Cluster:
 
 
 def connect(context: str | None = None, namespace: str | None = None) -> Cluster:
-    """The cluster of a kubeconfig context, the current one unless named, or the one this process runs in.
-
-    Raises UsageError where the client is not installed or no cluster is configured. Nothing is asked of it yet.
-    """
+    """The cluster of a kubeconfig context, the current one unless named, or the one this process runs in. Nothing is
+    asked of it yet. Raises UsageError where the client is not installed or no cluster is configured."""
     try:
         from kubernetes import client, config
     except ImportError as error:
@@ -191,8 +176,17 @@ def kind_of(body: dict[str, Any]) -> str:
 
 
 @contextmanager
+def _unless_status(*statuses: int) -> Iterator[None]:
+    """Go on after the block where the server refuses with one of these."""
+    try:
+        yield
+    except Refused as error:
+        if error.status not in statuses:
+            raise
+
+
+@contextmanager
 def _api_errors(cluster: Cluster, call: str) -> Iterator[None]:
-    """Turn what the client raises into one line."""
     from kubernetes.client import ApiException
     from urllib3.exceptions import HTTPError
 
@@ -208,7 +202,6 @@ def _refused(cluster: Cluster, call: str, error: "ApiException") -> Refused:
     message = _message(error)
     where = f"namespace {cluster.namespace} of {cluster.server}"
     text = f"{where} refuses {call}: {message}"
-    kind = call.rpartition(" ")[2]
     if error.status == 401:
         text = f"{cluster.server} does not know you: log in again ({message})"
     elif error.status == 403 and "exceeded quota" in message:
@@ -220,6 +213,7 @@ def _refused(cluster: Cluster, call: str, error: "ApiException") -> Refused:
             f"there is no namespace {cluster.namespace} at {cluster.server}; make it, or name another with --namespace"
         )
     elif error.status == 404 and call.startswith("POST"):
+        kind = call.rpartition(" ")[2]
         text = f"{cluster.server} does not know {kind}: install what brings it, or choose another --variant"
     elif error.status == 409:
         text = f"{message} in {where}: collect or cancel that run first"
@@ -227,7 +221,6 @@ def _refused(cluster: Cluster, call: str, error: "ApiException") -> Refused:
 
 
 def _message(error: "ApiException") -> str:
-    """The server's own sentence."""
     try:
         answer = json.loads(error.body or "")["message"]
     except (ValueError, KeyError, TypeError):

@@ -8,6 +8,7 @@ from suite.launch.classify import PATTERNS, strongest
 from suite.launch.cluster.scheduler import SchedulerEnd
 from suite.launch.kubernetes.pods import Pod, RunEnd, integer, moment, part, parts, sentence, text
 from suite.launch.outcome import EndStatus, Failure, FailureKind
+from suite.launch.processes import signed
 
 _PULL = re.compile(
     r"ErrImagePull|ImagePullBackOff|InvalidImageName|ErrImageNeverPull|RegistryUnavailable|ImageInspectError"
@@ -28,7 +29,6 @@ _NOT_TO_BE_HAD = re.compile(
 )
 _SOME_TRIES_SECONDS, _PULL_SECONDS = 60.0, 900.0
 _GPU = re.compile(r"Insufficient \S{0,200}gpu|OutOf\S{0,200}gpu|for \S{0,200}gpu", re.IGNORECASE)
-_SIGNAL_BASE, _MOST_SIGNAL = 128, 64
 #: KubeRay's pods: their exit codes are Ray's and those of the program that follows its job, not those of ranks
 _NOT_OF_RANKS = ("ray", "submitter")
 #: findings up to this strength explain the end whatever the ranks say of it
@@ -57,9 +57,7 @@ def scheduler_end(
         findings = sorted([*findings, *_of_warnings(warnings)])
     is_done = len(pods) >= nodes and all(pod.phase == "Succeeded" for pod in pods)
     succeeded = end.succeeded if end is not None else is_done if pods else None
-    status: EndStatus | None = None
-    if succeeded is not None:
-        status = "ok" if succeeded else "failed"
+    status: EndStatus | None = None if succeeded is None else "ok" if succeeded else "failed"
     if status == "failed" and len(pods) >= nodes and all(pod.phase == "Succeeded" or _is_unseen(pod) for pod in pods):
         status = None  # their output tells: ranks that said that all is well have done their work
     verdict = None
@@ -78,7 +76,7 @@ def scheduler_end(
         status=status,
         verdict=verdict,
         proven=status == "failed" and bool(findings) and findings[0].strength <= _PROVEN,
-        exit_codes={stream: _signed(code) for stream, code in codes.items() if code is not None},
+        exit_codes={stream: signed(code) for stream, code in codes.items() if code is not None},
         started=min((time for time in begun if time is not None), default=None),
         ended=max((time for time in ended if time is not None), default=None),
     )
@@ -131,11 +129,9 @@ def _of_container(pod: str, status: dict[str, Any]) -> Iterator[Finding]:
 
 
 def hopeless(pods: Sequence[Pod], now: float, warnings: Sequence[str] = ()) -> str | None:
-    """Why a run that is not over can never end well: an image that cannot be had; the other pods would hold their GPUs
-    until the run's deadline. ``None`` while it may.
+    """Why a run that is not over can never end well: an image that cannot be had. ``None`` while it may.
 
-    ``now``: Unix seconds. ``warnings``: what the cluster complained of; between two tries a pod itself does not say why
-    the last one failed.
+    ``now``: Unix seconds. ``warnings``: as above; between two tries a pod itself does not say why the last one failed.
     """
     for pod in pods:
         started = moment(text(pod.body, "status", "startTime"))
@@ -150,18 +146,17 @@ def hopeless(pods: Sequence[Pod], now: float, warnings: Sequence[str] = ()) -> s
     return None
 
 
-def _of_run(end: RunEnd | None, pods: list[Pod], nodes: int) -> list[Finding]:
+def _of_run(end: RunEnd | None, pods: list[Pod], nodes: int) -> Iterator[Finding]:
     """What the run's own object adds where the pods say nothing better."""
-    found = []
-    if end is not None and "DeadlineExceeded" in end.message:
-        found.append(Finding(5, "timeout", end.message))
-    elif end is not None and "ValidationFailed" in end.message:
-        found.append(Finding(2, "config", end.message))
-    elif end is not None and not end.succeeded and len(pods) < nodes:
-        there = {pod.number for pod in pods}
-        gone = ", ".join(str(number) for number in range(nodes) if number not in there)
-        found.append(Finding(6, "rank_lost", f"the pod of node {gone} is gone"))
-    return found
+    if end is None:
+        return
+    if "DeadlineExceeded" in end.message:
+        yield Finding(5, "timeout", end.message)
+    elif "ValidationFailed" in end.message:
+        yield Finding(2, "config", end.message)
+    elif not end.succeeded and len(pods) < nodes:
+        gone = sorted(set(range(nodes)) - {pod.number for pod in pods})
+        yield Finding(6, "rank_lost", f"the pod of node {', '.join(map(str, gone))} is gone")
 
 
 def _of_deleted(pods: list[Pod]) -> Iterator[Finding]:
@@ -182,8 +177,3 @@ def _of_warnings(warnings: Sequence[str]) -> Iterator[Finding]:
             yield Finding(2, "config", warning)
         elif _PULL.search(warning) or "Failed to pull image" in warning:
             yield Finding(1, "image_pull", warning)
-
-
-def _signed(code: int) -> int:
-    """An exit code as the contract has it: negative where a signal ended the container."""
-    return _SIGNAL_BASE - code if _SIGNAL_BASE < code <= _SIGNAL_BASE + _MOST_SIGNAL else code

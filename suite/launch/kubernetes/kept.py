@@ -1,9 +1,8 @@
 """What the pods of a run printed, kept on this machine while somebody waits for the run.
 
-A kubelet cuts the log of a container at some size (10 MiB unless it was told otherwise) and shows only what came after
-the cut, and a deleted pod takes its log with it. So a driver that waits reads what is there, and follows what comes: a
-kubelet that is followed goes on over its cuts. Each stream has a file of its own beside the run's spool, whose lines
-have the moments before them by which what is new is known.
+A kubelet cuts the log of a container at some size (usually 10 MiB) and shows only what came after the cut, and a
+deleted pod takes its log with it. So a driver that waits reads what is there, and follows what comes, over cuts too.
+Each stream has a file beside the run's spool, whose lines have the moments before them by which what is new is known.
 """
 
 import fcntl
@@ -18,7 +17,7 @@ from datetime import datetime, timedelta
 from io import BytesIO
 from pathlib import Path
 from threading import Thread
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from suite.launch.cluster.scheduler import Unanswered
 from suite.launch.cluster.submission import FOLDER, replace_file
@@ -65,7 +64,7 @@ def read_snapshot(path: Path) -> Snapshot | None:
         return None
     except foreign.Unreadable as error:
         raise UsageError(f"{error}; delete it") from error
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise UsageError(f"{path} cannot be used: {error}; delete it") from error
 
 
@@ -111,15 +110,13 @@ _FOLLOWERS: dict[Path, Thread] = {}
 
 
 def keep_printed(cluster: Cluster, spool: Path, pod: Pod) -> None:
-    """Add what a pod printed, and follow it from now on; nothing while a follower or another driver does.
-
-    Raises UsageError: Refused where the cluster cannot give it.
-    """
+    """Add what a pod printed, and follow it from now on; nothing while a follower or another driver does. Raises
+    UsageError: Refused where the cluster cannot give it."""
     path = _path(spool, pod.stream)
     if path in _FOLLOWERS and _FOLLOWERS[path].is_alive():
         return
     with _held(path) as file:
-        if file is None or os.fstat(file).st_size >= MOST_BYTES:
+        if file is None or _size(file) >= MOST_BYTES:
             return
         _add(cluster, path, file, pod, at_end=False)
     if pod.phase == "Running":
@@ -179,40 +176,31 @@ def _path(spool: Path, stream: str) -> Path:
 
 
 @contextmanager
-def _held(path: Path, seconds: float = 0.0) -> Iterator[int | None]:
-    """A file to append to that no other driver appends to meanwhile; ``None`` where one does for so long.
-
-    Raises UsageError.
-    """
+def _held(path: Path, seconds: float = 0.0) -> Iterator[BinaryIO | None]:
+    """A file to append to that no other driver appends to; ``None`` where one does for so long. Raises UsageError."""
     deadline = time.monotonic() + seconds
-    file: int | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        file = foreign.open_log(path, str(path))
-        while not (is_ours := _lock(file)) and time.monotonic() < deadline:
-            time.sleep(0.1)
-        yield file if is_ours else None
+        with os.fdopen(foreign.open_log(path, str(path)), "ab") as file:
+            while not (is_ours := _lock(file)) and time.monotonic() < deadline:
+                time.sleep(0.1)
+            yield file if is_ours else None
     except OSError as error:
         raise UsageError(f"cannot write {path}: {(error.strerror or str(error)).lower()}") from error
-    finally:
-        if file is not None:
-            os.close(file)
 
 
-def _lock(file: int) -> bool:
+def _lock(file: BinaryIO) -> bool:
     with suppress(BlockingIOError):
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return True
     return False
 
 
-def _add(cluster: Cluster, path: Path, file: int, pod: Pod, at_end: bool) -> None:
+def _add(cluster: Cluster, path: Path, file: BinaryIO, pod: Pod, at_end: bool) -> None:
     """What its node has of a pod and this file has not; at the end also over answers that break off, and half a line.
-
-    Raises Refused, and Unanswered where answers break off again and again.
-    """
+    Raises Refused, and Unanswered where answers break off again and again."""
     broken = 0
-    while (most := MOST_AT_END_BYTES - os.fstat(file).st_size) > 0:
+    while (most := MOST_AT_END_BYTES - _size(file)) > 0:
         last, answer = _last_line(path, file), BytesIO()
         error: Unanswered | None = None
         try:
@@ -226,7 +214,7 @@ def _add(cluster: Cluster, path: Path, file: int, pod: Pod, at_end: bool) -> Non
         is_whole = at_end and error is None and not is_too_long
         answer.seek(0)
         taken = [line for line in _new_lines([*answer], last) if is_whole or line.endswith(b"\n")]
-        _write(file, [*taken, _TOO_LONG] if is_too_long and at_end else taken)
+        file.writelines([*taken, _TOO_LONG] if is_too_long and at_end else taken)
         if error is None or is_too_long:
             return
         broken = 0 if taken else broken + 1
@@ -245,25 +233,23 @@ def _follow(cluster: Cluster, path: Path, pod: Pod) -> None:
             whole, newline, rest = (rest + piece).rpartition(b"\n")
             lines = BytesIO(whole + newline)
             # those of the second in which the last one was kept come once more
-            _write(file, (line for line in lines if line != last and not _is_before(line, before)))
-            if os.fstat(file).st_size >= MOST_BYTES:
+            file.writelines(line for line in lines if line != last and not _is_before(line, before))
+            if _size(file) >= MOST_BYTES:
                 return
 
 
-def _write(file: int, lines: Iterable[bytes]) -> None:
-    data = b"".join(lines)
-    while data:
-        data = data[os.write(file, data) :]
+def _size(file: BinaryIO) -> int:
+    """With all that was written to it."""
+    return file.seek(0, os.SEEK_END)
 
 
-def _last_line(path: Path, file: int) -> bytes:
+def _last_line(path: Path, file: BinaryIO) -> bytes:
     """The last whole line; half a line, of a driver that was killed, is cut off. Empty where there is none."""
     tail = foreign.read_part(path, str(path), -_TAIL_BYTES, _TAIL_BYTES)
     whole = tail[: tail.rfind(b"\n") + 1]
     if len(whole) != len(tail):
-        os.ftruncate(file, os.fstat(file).st_size - len(tail) + len(whole))
-    lines = [*BytesIO(whole)]
-    return lines[-1] if lines else b""
+        file.truncate(_size(file) - len(tail) + len(whole))
+    return [b"", *BytesIO(whole)][-1]
 
 
 def _since(last: bytes) -> str | None:

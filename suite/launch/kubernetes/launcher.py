@@ -8,7 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from suite.launch.cluster.launcher import EVENTS_ON_OUTPUT, ClusterLauncher, Document, NodeSetup
+from suite.launch.cluster.launcher import EVENTS_ON_OUTPUT, ClusterLauncher, Document, NodeSetup, by_digest_note
 from suite.launch.cluster.submission import Submission
 from suite.launch.job import PYTHON, PYTHON_PATH, Site
 from suite.launch.kubernetes import client
@@ -45,23 +45,16 @@ class KubernetesLauncher(ClusterLauncher):
     def __init__(self, options: KubernetesSettings, nodes: NodeSetup, cluster: Cluster | None = None) -> None:
         self._settings = options
         self._namespace = options.namespace if "namespace" in options.model_fields_set else None
-        self._image = self._checked_image(nodes.image)
+        if nodes.image is None:
+            raise UsageError("pods run images: name one with --image, best by digest (name@sha256:...)")
+        if not IMAGE.fullmatch(nodes.image):
+            raise UsageError(f"--image: {nodes.image!r} is not the name of an image")
         if nodes.mounts:
             raise UsageError("--mount shows folders of a node to a container; pods see none: leave it out")
-        self._env = nodes.env
-        self.notes += self._binding_notes()
+        self._image, self._env = nodes.image, nodes.env
+        self.notes = (*by_digest_note(nodes.image), *self._binding_notes())
         if cluster is not None:
             self._reach(cluster)
-
-    def _checked_image(self, image: str | None) -> str:
-        if image is None:
-            raise UsageError("pods run images: name one with --image, best by digest (name@sha256:...)")
-        named = IMAGE.fullmatch(image)
-        if named is None:
-            raise UsageError(f"--image: {image!r} is not the name of an image")
-        if named[1] is None:
-            self.notes = (f"{image} is not named by digest; what it holds may change between runs",)
-        return image
 
     def _binding_notes(self) -> tuple[str, ...]:
         """Where cores were asked for and the kubelet's static CPU manager will not give a pod cores of its own."""
@@ -151,10 +144,8 @@ class KubernetesLauncher(ClusterLauncher):
 
 
 def hand_over(cluster: Cluster, objects: list[dict[str, Any]]) -> dict[str, Any]:
-    """Create the objects, the run itself last and owner of the others; gives the run as the server made it.
-
-    Raises UsageError where the server refuses one of them; then, as after Ctrl-C, nothing is left behind.
-    """
+    """Create the objects, the run itself last and owner of the others; gives the run as the server made it. Raises
+    UsageError where the server refuses one of them; then, as after Ctrl-C, nothing is left behind."""
     rehearse(cluster, objects)
     created: list[tuple[str, str]] = []
     try:
@@ -175,10 +166,8 @@ def hand_over(cluster: Cluster, objects: list[dict[str, Any]]) -> dict[str, Any]
 
 
 def rehearse(cluster: Cluster, objects: list[dict[str, Any]]) -> None:
-    """Have the server check everything without making anything: the objects, a pod of each kind, and the quota of all.
-
-    A controller makes the pods later and would be refused where nobody looks. Raises UsageError.
-    """
+    """Have the server check everything without making anything: the objects, the quota of all, and a pod of each kind,
+    which a controller makes later, where nobody looks. Raises UsageError."""
     for body in objects:
         cluster.create(body, dry_run=True)
     templates = pod_templates(objects)

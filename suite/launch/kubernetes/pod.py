@@ -17,14 +17,10 @@ from suite.launch.kubernetes.settings import KubernetesSettings, Variant, litera
 from suite.spec.base import UsageError
 from suite.spec.version import suite_version
 
-VARIANTS: tuple[Variant, ...] = ("rayjob", "raycluster")
 #: what ``suite.worker.ray_ranks`` reads
 RANKS_VARIABLE = "SUITE_RANKS"
-DASHBOARD_PORT, HEALTH_PORT = 8265, 52365
 #: what the entry point says where it ends the run itself
 PATTERNS = (Pattern("timeout", CAUSE, r"^the ranks are ended: \d+ s are over"),)
-#: How long a finished RayJob keeps its Ray pods and their devices: long enough for a driver to see how they ended.
-RELEASE_SECONDS = 60
 #: as a run has it that starts Ray itself (suite/worker/trainers/ray_cluster.py)
 _VARIABLES = {
     # who reaches the pods' network reaches Ray, as before 2.60; a token would have to lie on every pod, unlike at home
@@ -40,12 +36,6 @@ _VARIABLES = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
 _SLOTS_PER_RANK, _LEAST_SLOTS, _NO_DEVICE = 16, 32, 1000
-#: of /dev/shm for Ray's objects; the rest is NCCL's and the trainer's
-_STORE_SHARE = 0.5
-
-
-def is_ray(settings: KubernetesSettings) -> bool:
-    return settings.variant in VARIANTS
 
 
 def entry_point(job: Job) -> tuple[str, ...]:
@@ -55,11 +45,11 @@ def entry_point(job: Job) -> tuple[str, ...]:
 
 def pod_variables(job: Job) -> dict[str, str]:
     """The variables of a Ray pod, which Ray hands to all processes of the trainer: the job's, and what Ray is told."""
-    changed = {}
+    variables = {**job.env, **_VARIABLES, RANKS_VARIABLE: ranks_text(job)}
     if not job.device_count:
         # numbers that no driver knows: Ray hands them out as GPUs, and none of its processes finds one by them
-        changed["CUDA_VISIBLE_DEVICES"] = ",".join(str(_NO_DEVICE + rank) for rank in range(job.ranks_per_node))
-    return {**job.env, **_VARIABLES, **changed, RANKS_VARIABLE: ranks_text(job)}
+        variables["CUDA_VISIBLE_DEVICES"] = ",".join(str(_NO_DEVICE + rank) for rank in range(job.ranks_per_node))
+    return variables
 
 
 def ranks_text(job: Job) -> str:
@@ -76,20 +66,19 @@ def ranks_text(job: Job) -> str:
 
 
 def start_parameters(job: Job, settings: KubernetesSettings) -> dict[str, str]:
-    """Options of ``ray start`` on every node. Ray's CPUs are slots for processes, of which trainers ask for several a
-    device; on CPU ranks its GPUs are slots as well."""
-    store = math.floor(quantity_number(settings.shared_memory) * _STORE_SHARE)
+    """Options of ``ray start`` on every node. Ray's CPUs are slots for processes, and its GPUs too on CPU ranks."""
     return {
         "num-cpus": str(max(_SLOTS_PER_RANK * job.ranks_per_node, _LEAST_SLOTS)),
         "num-gpus": str(job.ranks_per_node),
-        "object-store-memory": str(store),
+        # of /dev/shm; the rest is NCCL's and the trainer's
+        "object-store-memory": str(math.floor(quantity_number(settings.shared_memory) / 2)),
         "disable-usage-stats": "true",
     }
 
 
 def submit_script(job: Job, name: str) -> str:
     """How a pod beside a RayCluster runs the job on it, once its head answers; it prints what the job prints."""
-    address = f"--address http://{name}-head-svc:{DASHBOARD_PORT}"
+    address = f"--address http://{name}-head-svc:8265"
     waiting = f"until ray job list {address} >/dev/null 2>&1; do sleep 2; done"
     return f"{waiting}; exec ray job submit {address} -- {' '.join(entry_point(job))}"
 
@@ -98,14 +87,9 @@ RUN_LABEL, ROLE_LABEL, ATTEMPT_LABEL = "suite/run", "suite/role", "suite/attempt
 #: user and group of the images
 USER = 1000
 _PLAIN_WORD = re.compile(r"[\w./+-]+")
-MANIFEST = "manifest.json"
 PORT = 29400
-_FINISH_SECONDS = 30
 #: Of a ConfigMap's values together; an API server refuses more.
 _MOST_BYTES = 1 << 20
-_READ_SECONDS = 600
-#: Longer than a command that waits takes from one look at the pods to the next.
-_LINGER_SECONDS = 8
 _INDEX = "$(JOB_COMPLETION_INDEX)"
 
 
@@ -131,20 +115,10 @@ NAMINGS: dict[Variant, Naming] = {
 _LONGEST_RAYJOB = 47
 
 
-class PodMount(NamedTuple):
-    """What a container sees at a path."""
-
-    volume: str
-    path: str
-    read_only: bool = False
-    sub_path: str | None = None
-
-
 def render_run(submission: Submission, settings: KubernetesSettings) -> str:
-    """The YAML of a run, with its manifest for the ranks. Raises UsageError where its job cannot be what the settings
-    ask for."""
+    """The YAML of a run, with its manifest for the ranks. Raises as ``render``."""
     manifest = submission.manifest
-    files = {MANIFEST: manifest.model_dump_json(by_alias=True) + "\n"}
+    files = {"manifest.json": manifest.model_dump_json(by_alias=True) + "\n"}
     about = {"suite/run-id": manifest.run.id, "suite/manifest-hash": manifest.hash, "suite/version": suite_version()}
     return render(submission.job, settings, files, about)
 
@@ -167,70 +141,57 @@ def render(job: Job, settings: KubernetesSettings, files: Mapping[str, str], abo
 def render_reader(job: Job, settings: KubernetesSettings) -> dict[str, Any]:
     """The pod that prints what a run left on its claim."""
     folder = bundle_folder(job.name)
-    files = [f"{folder}/events/rank-{rank}.jsonl" for rank in range(job.ranks)]
     text = render_yaml(
         "kubernetes/reader.yaml.j2",
         generate_name=f"{object_name(job.name)}-read-",
-        namespace=settings.namespace,
+        job=job,
         settings=settings,
         labels={**run_labels(job.name), ROLE_LABEL: "reader"},
-        image=job.image,
-        command=["sed", "-s", "--", "s/^/::suite:: /", *map(literal, files)],
+        files=[literal(f"{folder}/events/rank-{rank}.jsonl") for rank in range(job.ranks)],
         bundle=folder,
         sub_path=claim_folder(job),
         user=USER,
-        read_seconds=_READ_SECONDS,
     )
     return parse(text)[0]
 
 
 def parse(text: str) -> list[dict[str, Any]]:
-    """The objects of a rendered text."""
     return list(yaml.load_all(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
 
 
 def pod_values(job: Job, settings: KubernetesSettings, about: Mapping[str, str]) -> dict[str, Any]:
-    """The variables of a run's templates. ``about``: annotations. Raises UsageError where the job cannot be what the
-    settings ask for."""
+    """The variables of a run's templates. Raises as ``render``."""
     check(job, settings)
     naming = NAMINGS[settings.variant]
     name = object_name(job.name, _LONGEST_RAYJOB) if settings.variant == "rayjob" else object_name(job.name)
     labels = run_labels(job.name)
     # KubeRay finds the head of a cluster by the application's name that it gives its pods itself
-    role = {RUN_LABEL: labels[RUN_LABEL], ROLE_LABEL: "ray"} if is_ray(settings) else {**labels, ROLE_LABEL: "node"}
+    role = {RUN_LABEL: labels[RUN_LABEL], ROLE_LABEL: "ray"} if settings.is_ray else {**labels, ROLE_LABEL: "node"}
+    env = pod_variables(job) if settings.is_ray else job.env
     return {
-        "is_ray": is_ray(settings),
         "entry_point": shlex.join(entry_point(job)),
         "start_parameters": start_parameters(job, settings),
-        "health_port": HEALTH_PORT,
-        "release_seconds": RELEASE_SECONDS,
         "name": name,
-        "namespace": settings.namespace,
+        "job": job,
         "settings": settings,
+        "naming": naming,
         "labels": labels,
         "pod_labels": role,
         "launcher_labels": {**labels, ROLE_LABEL: "submitter"},
         "annotations": dict(sorted(about.items())),
         "pod_annotations": dict(sorted({**settings.pod_annotations, **about}.items())),
-        "subdomain": name if settings.variant == "job" else None,
-        "image": job.image,
-        "nodes": job.nodes,
-        "ranks_per_node": job.ranks_per_node,
-        "container": naming.container,
         "command": _torchrun(job, settings),
         # KubeRay itself gives a RayJob's pod its command
         "launcher_command": ("bash", "-c", submit_script(job, name)) if settings.variant == "raycluster" else (),
-        "env": {key: literal(value) for key, value in sorted(pod_env(job, settings).items())},
+        "env": {key: literal(value) for key, value in sorted(env.items())},
         "indexed": naming.node_rank == _INDEX,
         "resources": resources(job, settings),
-        "mounts": mounts(job, settings),
+        "bundle": bundle_folder(job.name),
+        "sub_path": claim_folder(job),
         "port": PORT,
-        "port_name": naming.port_name,
         "user": USER,
         "run_seconds": math.ceil(job.limits.run_seconds),
         "deadline_seconds": math.ceil(job.limits.run_seconds) + settings.wait_seconds,
-        "finish_seconds": _FINISH_SECONDS,
-        "linger_seconds": None if settings.claim or is_ray(settings) else _LINGER_SECONDS,
     }
 
 
@@ -240,7 +201,7 @@ def check(job: Job, settings: KubernetesSettings) -> None:
         raise UsageError(f"--gang is for a TrainJob; {settings.variant} is placed by its scheduler or its queue")
     if settings.topology is not None and job.nodes == 1:
         raise UsageError(f"--topology {settings.topology} is for runs on several nodes; leave it out for one")
-    if is_ray(settings) and not _PLAIN_WORD.fullmatch(job.argv[0]):
+    if settings.is_ray and not _PLAIN_WORD.fullmatch(job.argv[0]):
         raise UsageError(f"{job.argv[0]!r} goes through shells of Ray's: start the ranks with a Python of a plain path")
     for text in (*job.argv, *job.env.values()):
         if "\0" in text:
@@ -248,13 +209,7 @@ def check(job: Job, settings: KubernetesSettings) -> None:
 
 
 def run_labels(run_id: str) -> dict[str, str]:
-    """How every object of a run is found again."""
     return {"app.kubernetes.io/name": "suite", RUN_LABEL: object_name(run_id)}
-
-
-def pod_env(job: Job, settings: KubernetesSettings) -> dict[str, str]:
-    """The variables of a node's pod."""
-    return pod_variables(job) if is_ray(settings) else job.env
 
 
 def resources(job: Job, settings: KubernetesSettings) -> dict[str, str]:
@@ -272,24 +227,11 @@ def resources(job: Job, settings: KubernetesSettings) -> dict[str, str]:
     return asked
 
 
-def mounts(job: Job, settings: KubernetesSettings) -> tuple[PodMount, ...]:
-    """The root is read-only: the run's folder, its manifest, scratch and shared memory are all that a rank has."""
-    folder = bundle_folder(job.name)
-    return (
-        PodMount("run", folder, sub_path=claim_folder(job) if settings.claim else None),
-        PodMount("files", f"{folder}/{MANIFEST}", read_only=True, sub_path=MANIFEST),
-        PodMount("scratch", "/tmp"),
-        PodMount("shared-memory", "/dev/shm"),
-    )
-
-
 def bundle_folder(run_id: str) -> str:
-    """A run's folder as its ranks see it."""
     return f"{RUNS}/{run_id}"
 
 
 def claim_folder(job: Job) -> str:
-    """The run's folder on the claim."""
     return f"runs/{object_name(job.name)}"
 
 

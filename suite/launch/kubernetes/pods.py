@@ -1,7 +1,5 @@
-"""What a cluster reports of a run's pods and of the run itself, read from their JSON. Pure.
-
-An answer may hold anything: what is not of its kind counts as not there, so that nobody stumbles.
-"""
+"""What a cluster reports of a run's pods and of the run itself, read from their JSON, which may hold anything: what is
+not of its kind counts as not there. Pure."""
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
@@ -41,19 +39,16 @@ def text(body: Any, *path: str) -> str:
 
 
 def integer(body: Any, *path: str) -> int | None:
-    """The whole number in that place."""
     found = _at(body, path)
     return found if type(found) is int else None
 
 
 def part(body: Any, *path: str) -> dict[str, Any]:
-    """The object in that place; an empty one where there is none."""
     found = _at(body, path)
     return found if isinstance(found, dict) else {}
 
 
 def parts(body: Any, *path: str) -> list[dict[str, Any]]:
-    """The objects of the list in that place."""
     found = _at(body, path)
     return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
 
@@ -199,5 +194,4 @@ def _number(body: dict[str, Any]) -> int:
 
 
 def sentence(reason: str, message: str) -> str:
-    """Both in one line."""
     return f"{reason}: {' '.join(message.split())}" if message else reason

@@ -13,9 +13,9 @@ from suite.launch.job import Job
 from suite.launch.kubernetes import kept
 from suite.launch.kubernetes.client import KINDS, Cluster, Refused, connect
 from suite.launch.kubernetes.diagnose import hopeless, scheduler_end
-from suite.launch.kubernetes.pod import ATTEMPT_LABEL, PATTERNS, RUN_LABEL, is_ray, render_reader, run_labels
+from suite.launch.kubernetes.pod import ATTEMPT_LABEL, PATTERNS, RUN_LABEL, render_reader
 from suite.launch.kubernetes.pods import Pod, part, read_pod, read_pods, run_end, text
-from suite.launch.kubernetes.settings import KubernetesSettings
+from suite.launch.kubernetes.settings import KubernetesSettings, object_name
 from suite.launch.stream import EVENT_PREFIX, parse_event
 from suite.launch.traces import iteration_of, phase_of
 from suite.spec.base import UsageError
@@ -45,14 +45,14 @@ class KubernetesScheduler:
         return {"image": job.image}
 
     def look(self, submission: Submission) -> SchedulerState:
-        """Pods and phase. A run whose objects are deleted is gone, unless what it left was read before."""
         cluster = self._cluster(submission)
         found = self._ask(cluster, submission)
-        nodes = submission.job.nodes
-        snapshot = kept.read_snapshot(_spool(submission))
+        nodes, snapshot = submission.job.nodes, kept.read_snapshot(_spool(submission))
         if snapshot is not None:
             return SchedulerState(phase="over", word="Failed" if snapshot.given_up else "Cancelled")
-        if (found.run is None and not found.pods) or _is_of_another_attempt(submission, found.run):
+        # of an attempt whose answer is not known: what is still there of the one before it has the same name
+        is_another = submission.sending is not None and _attempt(found.run) != submission.sending
+        if is_another or (found.run is None and not found.pods):
             return SchedulerState(phase="gone", word="Deleted", detail=f"nothing is left in {cluster.namespace}")
         end = run_end(found.run)
         pods = read_pods(found.pods)
@@ -63,7 +63,8 @@ class KubernetesScheduler:
         running = [pod for pod in own if pod.phase == "Running"]
         phase: Phase = "running" if running else "pending"
         details = [f"{len(running)} of {nodes} pods run", *_why(pods, nodes, found.warnings)]
-        if found.run is not None and _is_suspended(found.run):
+        # by a queue, such as Kueue's; operators of version 1 keep that in their run policy
+        if part(found.run, "spec").get("suspend") or part(found.run, "spec", "runPolicy").get("suspend"):
             details.append("suspended: it waits in its queue")
         speakers = [pod for pod in pods if pod.role == "submitter" and pod.phase == "Running"]
         speakers = speakers or running[:1]
@@ -93,8 +94,8 @@ class KubernetesScheduler:
     def gather(self, submission: Submission) -> Gathered:
         """Logs of the pods, and what a claim holds. Raises UsageError when the cluster has forgotten the run."""
         cluster = self._cluster(submission)
-        snapshot = kept.read_snapshot(_spool(submission))
         settings, spool, job = _settings(submission), _spool(submission), submission.job
+        snapshot = kept.read_snapshot(spool)
         found = snapshot or self._ask(cluster, submission)
         if found.run is None and not found.pods and settings.claim is None:
             raise UsageError(
@@ -105,7 +106,7 @@ class KubernetesScheduler:
         if snapshot is None:
             _keep_ends(cluster, pods, spool, needed=settings.claim is None)
         # KubeRay takes its pods away when the job is over: that one is gone says nothing there
-        nodes = 0 if is_ray(settings) else job.nodes
+        nodes = 0 if settings.is_ray else job.nodes
         # with those of which something was kept, and whose pod is gone, as a failed Job takes them along
         deleted = [name for name, _ in kept.kept_streams(spool) if _NODE.fullmatch(name) and _ranks_of(name, job)]
         streams = [
@@ -118,7 +119,7 @@ class KubernetesScheduler:
         if settings.variant == "raycluster" and snapshot is None:
             _release(cluster, submission)
         told = scheduler_end(pods, end, nodes, found.warnings, cancelled=snapshot is not None and not snapshot.given_up)
-        return Gathered(tuple(streams), told, PATTERNS if is_ray(settings) else ())
+        return Gathered(tuple(streams), told, PATTERNS if settings.is_ray else ())
 
     def printed(self, submission: Submission, place: dict[str, Any], lines: int) -> list[tuple[str, list[bytes]]]:
         snapshot = kept.read_snapshot(_spool(submission))
@@ -140,7 +141,7 @@ class KubernetesScheduler:
 
     def files(self, submission: Submission) -> list[Path]:
         spool = _spool(submission)
-        return [*([spool] if spool.exists() else []), *(path for _, path in kept.kept_streams(spool))]
+        return [*filter(Path.exists, [spool]), *(path for _, path in kept.kept_streams(spool))]
 
     def _cluster(self, submission: Submission) -> Cluster:
         cluster = self._reach(submission.scheduler.get("context"), _settings(submission).namespace)
@@ -168,17 +169,13 @@ def _ranks_of(stream: str, job: Job) -> tuple[int, ...]:
 def _release(cluster: Cluster, submission: Submission) -> None:
     """Have KubeRay take the pods of a RayCluster away, which it would keep: it does not know that the job is over."""
     with suppress(Refused):
-        for kind, name in _objects(submission):
-            if kind == "RayCluster":
-                cluster.patch(kind, name, {"spec": {"suspend": True}})
+        for name in [name for kind, name in _objects(submission) if kind == "RayCluster"]:
+            cluster.patch("RayCluster", name, {"spec": {"suspend": True}})
 
 
 def _keep_ends(cluster: Cluster, pods: list[Pod], spool: Path, needed: bool) -> None:
-    """Keep what pods have printed to their ends, also where the nodes of some are out of reach by now. ``needed``:
-    nothing but the logs holds what the ranks measured.
-
-    Raises UsageError where a good run would be lost.
-    """
+    """Keep what pods have printed to their ends, also where the nodes of some are out of reach by now. Raises
+    UsageError where a good run would be lost. ``needed``: nothing but the logs holds what the ranks measured."""
     for pod in pods:
         try:
             kept.end_of_printed(cluster, spool, pod)
@@ -205,35 +202,21 @@ def _warnings(cluster: Cluster, name: str) -> list[str]:
     return list(dict.fromkeys(" ".join(words.split()) for words in told))
 
 
-def _is_of_another_attempt(submission: Submission, run: dict[str, Any] | None) -> bool:
-    """Of an attempt whose answer is not known: what the cluster still has of the one before it has the same name."""
-    if submission.sending is None:
-        return False
-    return run is None or _attempt(run) != submission.sending
-
-
-def _attempt(run: dict[str, Any]) -> str | None:
+def _attempt(run: dict[str, Any] | None) -> str | None:
     """What marks the attempt that made a run's object; older ones have no mark."""
     return text(run, "metadata", "labels", ATTEMPT_LABEL) or None
 
 
-def _is_suspended(run: dict[str, Any]) -> bool:
-    """Whether a queue, such as Kueue's, holds the run back; operators of version 1 keep that in their run policy."""
-    return any(part(run, *where).get("suspend") for where in (("spec",), ("spec", "runPolicy")))
-
-
 def _why(pods: list[Pod], nodes: int, warnings: list[str]) -> list[str]:
     """Why pods are missing or wait, in the cluster's words; the first reason is every other's."""
-    waits = [f"{pod.name} waits: {pod.why_pending()}" for pod in pods if pod.phase == "Pending" and pod.why_pending()]
+    waits = [f"{pod.name} waits: {why}" for pod in pods if pod.phase == "Pending" and (why := pod.why_pending())]
     there = sum(pod.role != "submitter" for pod in pods)
     return waits[:1] if waits or there >= nodes else warnings[-1:]
 
 
 def clear_away(cluster: Cluster, submission: Submission) -> None:
     """Delete what the cluster still has of an earlier attempt, and wait for its pods: they have the new ones' labels.
-
-    Raises UsageError where they do not end.
-    """
+    Raises UsageError where they do not end."""
     if submission.launcher != KubernetesScheduler.name:
         return
     _delete(cluster, submission)
@@ -252,7 +235,7 @@ def _delete(cluster: Cluster, submission: Submission) -> None:
     label stays: a submission that somebody handed on may name any object."""
     for kind, name in reversed(_objects(submission)):
         found = cluster.get(kind, name)
-        if found is not None and text(found, "metadata", "labels", RUN_LABEL) == _label(submission):
+        if found is not None and text(found, "metadata", "labels", RUN_LABEL) == object_name(submission.run_id):
             cluster.delete(kind, name)
 
 
@@ -267,12 +250,8 @@ def _objects(submission: Submission) -> list[tuple[str, str]]:
     return [(kind, name) for kind, name in found]
 
 
-def _label(submission: Submission) -> str:
-    return run_labels(submission.run_id)[RUN_LABEL]
-
-
 def _pods_of(cluster: Cluster, submission: Submission) -> list[dict[str, Any]]:
-    return cluster.find("Pod", labelSelector=f"{RUN_LABEL}={_label(submission)}")
+    return cluster.find("Pod", labelSelector=f"{RUN_LABEL}={object_name(submission.run_id)}")
 
 
 def read_claim(cluster: Cluster, submission: Submission, settings: KubernetesSettings) -> bytes:
@@ -308,11 +287,9 @@ def _spool(submission: Submission) -> Path:
 
 
 def _progress(tail: bytes) -> list[str]:
-    """The last phase in these lines."""
     for line in reversed(tail.splitlines()):
-        start = line.find(EVENT_PREFIX)
-        event = parse_event(line[start:]) if start >= 0 else None
-        phase, iteration = (None, None) if event is None else (phase_of(event), iteration_of(event))
+        event = parse_event(line[line.find(EVENT_PREFIX) :]) or {}
+        phase, iteration = phase_of(event), iteration_of(event)
         if phase is not None and iteration is not None:
             return [f"iteration {iteration}, {phase} done"]
     return []

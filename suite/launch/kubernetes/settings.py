@@ -1,7 +1,4 @@
-"""What a run needs to know of the cluster it goes to, in names and numbers as Kubernetes takes them; its options.
-
-None of it changes the work that is measured.
-"""
+"""What a run needs to know of the cluster it goes to, in names and numbers as Kubernetes takes them; its options."""
 
 import hashlib
 import re
@@ -192,6 +189,11 @@ class KubernetesSettings(Frozen):
             metavar="DURATION",
         ),
     ] = 86400
+
+    @property
+    def is_ray(self) -> bool:
+        """Whether ranks run on a Ray cluster of KubeRay."""
+        return self.variant in ("rayjob", "raycluster")
 
     @model_validator(mode="before")
     @classmethod

@@ -15,14 +15,12 @@ _FIELDS = "%i|%T|%S|%e|%N|%r|%Z"
 _LEAST_FIELDS, _MOST_DIGITS = 6, 12
 _NO_SUCH_JOB = "Invalid job id specified"
 #: which cluster is meant; all else that a job finds under SLURM_ speaks of that job
-_CLUSTER = frozenset(("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT"))
+_CLUSTER = {"SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT"}
 #: what overrides a script's own lines, so that its output would not be found or not come at all
-_MISLEADING = frozenset(
-    (
-        *("SBATCH_ARRAY_INX", "SBATCH_ERROR", "SBATCH_INPUT", "SBATCH_JOB_NAME", "SBATCH_OPEN_MODE", "SBATCH_OUTPUT"),
-        *("SBATCH_REQUEUE", "SBATCH_NO_REQUEUE", "SBATCH_TIMELIMIT", "SBATCH_WAIT"),
-    )
-)
+_MISLEADING = {
+    *("SBATCH_ARRAY_INX", "SBATCH_ERROR", "SBATCH_INPUT", "SBATCH_JOB_NAME", "SBATCH_OPEN_MODE", "SBATCH_OUTPUT"),
+    *("SBATCH_REQUEUE", "SBATCH_NO_REQUEUE", "SBATCH_TIMELIMIT", "SBATCH_WAIT"),
+}
 #: of slurm_strerror(): the request was sent, and no answer came back
 _NO_ANSWER = re.compile(
     r"timed out|timeout|Zero Bytes were transmitted|not responding|Unable to contact|Connection (reset|closed|aborted)"
@@ -47,11 +45,9 @@ class QueueEntry(NamedTuple):
 
 
 def submit(script: str, *options: str) -> str:
-    """Hand a script over and give back the job's id. ``options``: of sbatch, before the script's own.
-
-    It is asked for a trial first: a job that can never start is refused then, where it would wait for ever. Raises
-    UsageError with sbatch's message when it is refused, Unanswered where the controller may have taken it.
-    """
+    """Hand a script over and give back the job's id. ``options``: of sbatch, before the script's own. A trial comes
+    first, in which a job that can never start is refused. Raises UsageError when it is refused, Unanswered where the
+    controller may have taken it."""
     _call("sbatch", "--test-only", *options, text=script)
     try:
         return _call("sbatch", "--parsable", *options, text=script).split(";")[0].strip()
@@ -63,17 +59,14 @@ def submit(script: str, *options: str) -> str:
 
 def find(job: str) -> QueueEntry | None:
     """The job as the queue has it, else as the accounting has it; ``None`` where both do not know it (any more)."""
-    return _last(_queued(f"--jobs={job}") or _accounted("-j", job))
+    return next(reversed(_queued(f"--jobs={job}") or _accounted("-j", job)), None)
 
 
 def find_by_name(name: str, folder: str, index: int | None) -> QueueEntry | None:
-    """The user's own job of that name and working directory, where its id was not written down.
-
-    ``index``: which one of an array.
-    """
+    """The user's own job of that name and working directory, and of that index of an array."""
     jobs = [job for job in _queued("--me", f"--name={name}") if job.folder == folder]
     jobs = jobs or _accounted(f"--name={name}", f"--uid={os.getuid()}", "--starttime=now-30days")
-    return _last([job for job in jobs if index is None or job.job.endswith(f"_{index}")])
+    return next((job for job in reversed(jobs) if index is None or job.job.endswith(f"_{index}")), None)
 
 
 def is_called(job: str, name: str) -> bool:
@@ -86,9 +79,9 @@ def unfinished(folders: Collection[str]) -> list[str]:
     if shutil.which("sbatch") is None:
         return []  # whoever submits is told
     lines = _call("squeue", "--me", "--noheader", "--format=%F|%Z").splitlines()
-    jobs = [line.strip().split("|", 1) for line in lines if "|" in line]
-    own = sorted((job for job, where in jobs if where in folders), key=lambda job: int(job) if job.isdecimal() else 0)
-    return list(dict.fromkeys(own))
+    jobs = [line.strip().partition("|") for line in lines]
+    own = {job for job, _, where in jobs if where in folders}
+    return sorted(own, key=lambda job: int(job) if job.isdecimal() else 0)
 
 
 def show(kind: str, name: str) -> str:
@@ -112,10 +105,6 @@ def _queued(*which: str) -> list[QueueEntry]:
             return []
         raise
     return [_entry(line) for line in lines]
-
-
-def _last(jobs: list[QueueEntry]) -> QueueEntry | None:
-    return jobs[-1] if jobs else None
 
 
 def _accounted(*which: str) -> list[QueueEntry]:
@@ -185,10 +174,8 @@ def _error_message(errors: str) -> str:
 
 
 def why_never(reason: str, job: str, partition: str) -> str:
-    """Why a job of this reason can never start: what it asks for beside what its partition gives; and what to change.
-
-    ``job``, ``partition``: scontrol's lines about them; empty where it does not tell.
-    """
+    """Why a job of this reason can never start, and what to change. ``job``, ``partition``: scontrol's lines about
+    them; empty where it does not tell."""
     name = partition_of(job)
     where = f"partition {name}" if name else "its partition"
     wants = _facts(job, "NumNodes", "TimeLimit") or "what is not given"

@@ -5,7 +5,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from suite.launch.cluster.launcher import EVENTS_ON_OUTPUT, ClusterLauncher, Document, NodeSetup
+from suite.launch.cluster.launcher import EVENTS_ON_OUTPUT, ClusterLauncher, Document, NodeSetup, by_digest_note
 from suite.launch.cluster.submission import FOLDER, SMOKE, Submission
 from suite.launch.job import PYTHON_PATH, Site
 from suite.launch.local import worker_path
@@ -36,8 +36,8 @@ class SlurmLauncher(ClusterLauncher):
         self._lanes: Lanes | None = None
         self._after_good: tuple[str, ...] = ()
         self.starter = self._settings.manner
-        if nodes.image is not None and not nodes.image.startswith("/") and "@sha256:" not in nodes.image:
-            self.notes = (f"{nodes.image} is not named by digest; what it holds may change between runs",)
+        if nodes.image is not None and not nodes.image.startswith("/"):
+            self.notes = by_digest_note(nodes.image)
         self._nodes = nodes
         if nodes.image is None and nodes.mounts:
             raise UsageError(
@@ -111,7 +111,6 @@ class SlurmLauncher(ClusterLauncher):
         return lines
 
     def sent(self, document: Document) -> list[str]:
-        """Every option of sbatch, and the step without what its tasks run."""
         lines = document.text.splitlines()
         options = [line.removeprefix("#SBATCH ") for line in lines if line.startswith("#SBATCH ")]
         step = document.text.partition("command=(\n")[2].partition("    bash\n")[0].split()
@@ -147,10 +146,8 @@ def _container(options: SlurmSettings, image: str | None) -> Container:
 
 
 class Lanes:
-    """As many lanes as runs may be under way at once; in each a job waits for those before it.
-
-    An array keeps to that number by itself, and so takes all lanes.
-    """
+    """As many lanes as runs may be under way at once; in each a job waits for those before it. An array keeps to that
+    number by itself, and so takes all lanes."""
 
     def __init__(self, at_once: int, ahead: Sequence[str], after_good: Sequence[str]) -> None:
         """``ahead``: jobs that wait or run already. ``after_good``: jobs that must end well before any of these."""
@@ -159,8 +156,7 @@ class Lanes:
         self._next = len(ahead) % at_once
 
     def options(self, takes_all: bool) -> tuple[str, ...]:
-        """Options of sbatch by which the next job waits. What a failed first run keeps from starting for ever is
-        cancelled."""
+        """Options of sbatch by which the next job waits; it is cancelled where a failed first run keeps it for ever."""
         lanes = self._lanes if takes_all else [self._lanes[self._next]]
         jobs = dict.fromkeys(job for lane in lanes for job in lane)
         words = [f"afterok:{':'.join(self._after_good)}"] if self._after_good else []
@@ -168,7 +164,6 @@ class Lanes:
         return (f"--dependency={','.join(words)}", "--kill-on-invalid-dep=yes") if words else ()
 
     def take(self, job: str, takes_all: bool) -> None:
-        """The next job has been submitted."""
         if takes_all:
             self._lanes = [(job,)] * len(self._lanes)
         else:

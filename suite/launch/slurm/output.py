@@ -1,4 +1,4 @@
-"""What a job's output file holds: each task's lines behind its number, kept to a size, and Slurm's own between them.
+"""What a job's output holds: each task's lines behind its number, kept to a size, and Slurm's own between them.
 Pure."""
 
 import re
@@ -9,9 +9,10 @@ from typing import NamedTuple
 
 from suite.launch.classify import CAUSE, Pattern
 from suite.launch.cluster.scheduler import Stream
-from suite.launch.logs import FIRST_BYTES, LAST_BYTES, mark
 from suite.launch.outcome import Failure, FailureKind
+from suite.launch.processes import signed
 from suite.launch.stream import EVENT_PREFIX
+from suite.launch.traces import FIRST_BYTES, LAST_BYTES, mark
 from suite.spec.layout import Layout
 
 
@@ -25,7 +26,6 @@ class Printed:
         self._first_bytes = self._last_bytes = self._cut = 0
 
     def append(self, line: bytes) -> None:
-        """Take the next line."""
         is_event = EVENT_PREFIX in line
         if self._last is None and self._first_bytes < FIRST_BYTES:
             self._first.append(line)
@@ -167,8 +167,7 @@ def _exit_codes(own_lines: Iterable[str], tasks: int) -> dict[int, int]:
         if ended:
             code = int(ended[2]) if ended[2] else _SIGNALS.get(ended[3])
             if code is not None:
-                code = 128 - code if 128 < code < 160 else code  # so a task's shell reports what a signal ended
-                codes |= {task: code for task in _tasks(ended[1], tasks) if task not in codes}
+                codes |= {task: signed(code) for task in _tasks(ended[1], tasks) if task not in codes}
     return codes
 
 

@@ -19,13 +19,11 @@ from suite.spec.foreign import lines_of, open_plain
 _WAITS = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT")
 _RUNS = ("RUNNING", "CONFIGURING", "COMPLETING", "RESIZING", "SIGNALING", "STAGE_OUT", "STOPPED", "SUSPENDED")
 #: squeue's reasons of a job that waits for what will never be; others pass.
-NEVER = frozenset(
-    (
-        *("PartitionConfig", "PartitionNodeLimit", "PartitionTimeLimit", "BadConstraints", "InvalidAccount"),
-        *("InvalidQOS", "AccountNotAllowed", "QOSNotAllowed", "QOSMaxNodePerJobLimit", "QOSMaxWallDurationPerJobLimit"),
-        *("AssocMaxNodePerJobLimit", "AssocMaxWallDurationPerJobLimit"),
-    )
-)
+NEVER = {
+    *("PartitionConfig", "PartitionNodeLimit", "PartitionTimeLimit", "BadConstraints", "InvalidAccount"),
+    *("InvalidQOS", "AccountNotAllowed", "QOSNotAllowed", "QOSMaxNodePerJobLimit", "QOSMaxWallDurationPerJobLimit"),
+    *("AssocMaxNodePerJobLimit", "AssocMaxWallDurationPerJobLimit"),
+}
 REASON_SECONDS = 3.0
 #: More than any job prints; a file of holes can be of any size.
 _MOST_OUTPUT_BYTES = 64 << 30
@@ -135,11 +133,8 @@ class SlurmScheduler:
 
 
 def submit(script: str, *options: str) -> str:
-    """Hand a script over; id of the job. Raises UsageError, and leaves nothing, where it is refused or cannot start;
-    Unanswered where that cannot be told.
-
-    ``options``: as `client.submit`'s. Of a job that waits for others Slurm tells no other reason yet.
-    """
+    """As ``client.submit``; a job that cannot start is refused too, and leaves nothing. Of one that waits for others
+    Slurm tells no other reason yet."""
     job = client.submit(script, *options)
     deadline = time.monotonic() + REASON_SECONDS
     found = None

@@ -21,23 +21,13 @@ LONGEST_NAME = 200
 
 def batch_script(runs: Sequence[Submission], settings: SlurmSettings, root: Path) -> str:
     """The script of one run, or of an array: all runs must ask for the same. ``root``: the results folder, absolute.
-
-    Raises UsageError for what Slurm or a container does not take.
-    """
+    Raises UsageError for what Slurm or a container does not take."""
     job = runs[0].job
     assert all(same_request(run.job) == same_request(job) for run in runs), "an array's runs ask for the same"
     return render_shell(
         JOB_TEMPLATE,
         options=sbatch_options([run.job.name for run in runs], job, settings, root),
-        runs=[
-            {
-                "number": number,
-                "id": run.manifest.run.id,
-                "hash": run.manifest.hash,
-                "manifest": Raw(run.manifest.model_dump_json(by_alias=True)),  # one line, of a here-document
-            }
-            for number, run in enumerate(runs)
-        ],
+        runs=runs,
         command=srun_argv(job, settings),
         nodes=job.nodes,
         binding=_binding(settings),
@@ -101,11 +91,7 @@ def _cpus_per_task(settings: SlurmSettings, tasks: int) -> list[str]:
 
 
 def srun_argv(job: Job, settings: SlurmSettings) -> list[Raw]:
-    """The step: one task on each node, or one for each rank, as quoted shell words.
-
-    Ranks are bound where it is asked for; those of a torchrun are not Slurm's to bind. A task that fails ends the step,
-    so that no node waits for it.
-    """
+    """The step: one task on each node, or one for each rank, as quoted shell words. A task that fails ends it."""
     tasks = 1 if settings.starter == "torchrun" else job.ranks_per_node
     words = ["srun", f"--nodes={job.nodes}", f"--ntasks={job.nodes * tasks}", f"--ntasks-per-node={tasks}"]
     words += [*_cpus_per_task(settings, tasks), _binding(settings), "--mpi=none", "--input=all", "--label"]
@@ -174,10 +160,8 @@ _REFERENCE = re.compile(
 
 
 def pyxis_image(image: str) -> str:
-    """``[REGISTRY#]PATH[:TAG]``; a digest takes the tag's place. Paths of files, and enroot's own spelling, stay.
-
-    enroot before 4 looks for ``REGISTRY/PATH`` on Docker Hub and takes what stands before ``@`` for a user.
-    """
+    """``[REGISTRY#]PATH[:TAG]``, as enroot before 4 needs it; a digest takes the tag's place. Paths of files, and
+    enroot's own spelling, stay."""
     found = _REFERENCE.fullmatch(image)
     if found is None:
         return image

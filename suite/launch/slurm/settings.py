@@ -1,7 +1,4 @@
-"""How a user wants a run to be put into Slurm's queue: settings, and the options that set them.
-
-Further options of sbatch that would lose a run's result, or its place, are refused.
-"""
+"""How a user wants a run to be put into Slurm's queue: settings, and the options that set them."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -11,7 +8,7 @@ from suite.spec.base import Frozen
 from suite.spec.fields import Declared
 from suite.spec.typed import seconds, size
 
-#: long name -> who sets it instead; sbatch takes every beginning of a name that means one option
+#: what would lose a result or its place, and who sets it; sbatch takes every beginning of a name that means one option
 _OURS = {
     "output": "the results folder (--runs)",
     "error": "the results folder (--runs)",
@@ -37,8 +34,6 @@ _OURS = {
 
 
 Container = Literal["pyxis", "apptainer", "none"]
-#: Who starts the ranks of a node: torchrun, once per node, or srun, as one task per rank.
-StarterName = Literal["torchrun", "srun"]
 
 
 class SlurmSettings(Frozen):
@@ -81,7 +76,8 @@ class SlurmSettings(Frozen):
     ] = False
     container: Annotated[Container, Declared("--container", "[default: pyxis with --image, else none]")] = "none"
     starter: Annotated[
-        StarterName, Declared("--starter", "who starts the ranks: once per node, or as one task per rank")
+        Literal["torchrun", "srun"],
+        Declared("--starter", "who starts the ranks: once per node, or as one task per rank"),
     ] = "torchrun"
     array: Annotated[bool, Declared("--array", "join runs that ask for the same into one array job", "flag")] = False
     at_once: Annotated[

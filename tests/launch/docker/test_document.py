@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from suite.launch import node
-from suite.launch.docker.document import RuntimeRules, container_document, device_requests
+from suite.launch.docker.gpus import device_requests
+from suite.launch.docker.launcher import RuntimeRules, container_document
 from suite.launch.docker.settings import DockerSettings
 from suite.launch.job import Job, JobLimits, Mount
 from suite.spec.base import UsageError

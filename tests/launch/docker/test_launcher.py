@@ -121,7 +121,7 @@ def test_all_that_a_container_prints_is_kept_to_the_last_byte(connected: Connect
     script = "import os; b = bytes(range(256)) * 256; [os.write(1 + i % 2, b) for i in range(800)]; os._exit(3)"
     launched = launcher(connected)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("suite.launch.docker.document.NODE", ("/opt/suite/bin/python", "-c", script))
+        patch.setattr("suite.launch.docker.launcher.NODE", ("/opt/suite/bin/python", "-c", script))
         failure = run_container(launched, tmp_path, "").failure
     assert failure.kind == "unknown" and "ended with exit code 3" in failure.evidence[0]
     assert (tmp_path / "logs" / "container.log").stat().st_size == 800 * 65536

@@ -15,8 +15,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from suite.conduct.cluster.standing import POLL_SECONDS
 from suite.launch.kubernetes.launcher import pod_templates
-from suite.launch.kubernetes.pod import VARIANTS as RAY
-from suite.launch.kubernetes.pod import parse, pod_env, render, render_reader, render_run
+from suite.launch.kubernetes.pod import parse, pod_variables, render, render_reader, render_run
 from suite.launch.kubernetes.settings import (
     NAME_LENGTH,
     KubernetesSettings,
@@ -41,6 +40,7 @@ from tests.launch.kubernetes.runs import (
     submission_of,
 )
 
+RAY = ("rayjob", "raycluster")
 FILES = {"manifest.json": "{}\n"}
 ABOUT = {"suite/run-id": "deepspeed-66B-n32-1f3a9c2e-r1", "suite/manifest-hash": "1f3a9c2e"}
 #: what breaks templates, YAML and the kubelet's own expansion
@@ -132,7 +132,7 @@ class TestPods:
         objects = of_job(job, how, files, {"suite/run-id": note})
         assert shape_of(objects) == shape_of(of_job(plain, how, {"manifest.json": "note"}, {"suite/run-id": "note"}))
         found = as_pods(objects)
-        assert found.env == pod_env(job, how) and found.limits == found.requests
+        assert found.env == (pod_variables(job) if how.is_ray else job.env) and found.limits == found.requests
         assert variant in RAY or all(command[1 - len(job.argv) :] == job.argv[1:] for command in found.commands)
         assert objects[0]["data"] == files
 
