@@ -46,6 +46,8 @@ class BackendDriver:
     environment: str | None = None
     #: how to get a stack that cannot be installed beside the engines, for doctor and refusals
     installation: str | None = None
+    #: the first major version that has what it takes from there
+    oldest_transformers = 0
 
     @property
     def takes_turns(self) -> bool:
@@ -65,9 +67,16 @@ class BackendDriver:
         """Why this stack cannot run the work so; empty when it can."""
         raise NotImplementedError
 
+    def wrong_versions(self, versions: Mapping[str, str | None]) -> list[str]:
+        """Why the versions found, by package, can do no work; nothing of one that is not known."""
+        found, oldest = versions.get("transformers"), self.oldest_transformers
+        if found is None or int(found.split(".")[0]) >= oldest:
+            return []
+        return [f"the {self.name} backend needs transformers {oldest} or later, and finds {found}"]
+
     def versions_errors(self, workload: Workload, layout: Layout, versions: Mapping[str, str]) -> list[str]:
-        """Why the versions found, by package, cannot do this work in this layout although they can do other."""
-        return []
+        """Why they cannot do this work in this layout, although perhaps other."""
+        return self.wrong_versions(versions)
 
     def variables(self, measure: Measure) -> dict[str, str]:
         """Environment variables that the stack must find set before its process starts."""
@@ -83,10 +92,9 @@ class BackendDriver:
 
 
 class OnDeepSpeed(BackendDriver):
-    """One that imports DeepSpeed."""
+    """One that imports DeepSpeed, which looks for an accelerator; on a CPU run it must not find the machine's GPU."""
 
     def variables(self, measure: Measure) -> dict[str, str]:
-        """DeepSpeed looks for an accelerator by itself; on a CPU run it must not find the machine's GPU."""
         return {"DS_ACCELERATOR": "cpu"} if measure.device == "cpu" else {}
 
 
@@ -99,8 +107,12 @@ class Trainer(BackendDriver):
     #: those that it runs; empty: as ``extra_work`` says
     algorithms: tuple[str, ...] = ()
     precisions: tuple[str, ...] = ("fp32", "bf16", "fp16")
+    rewards: tuple[str, ...] = ("constant", "token-below", "pseudo")
     #: ids that the tokenizer keeps for itself: end, unknown and padding
     kept_tokens = 0
+    #: whether an optimizer step is of whole groups of samples
+    steps_by_group = False
+    one_node = False
     #: whether it trains the last layers alone where that is asked for, and has a hydra reference on the others
     trains_last_layers = False
 
@@ -124,6 +136,16 @@ class Trainer(BackendDriver):
         if measure.precision not in self.precisions:
             known = " and ".join(self.precisions)
             errors.append(f"{this} measures {known}, not {measure.precision}: --dtype {self.precisions[-1]}")
+        if workload.reward.kind not in self.rewards:
+            errors.append(f"{this} has a {' or '.join(self.rewards)} reward, not {workload.reward.kind}")
+        prompts, steps = workload.global_rollouts(layout.ranks) // workload.group, workload.optimizer_steps
+        if self.steps_by_group and prompts % steps:
+            errors.append(
+                f"{this} takes whole groups into a step, and {prompts} prompts do not divide into {steps} optimizer "
+                "steps; choose another --rollouts or --group"
+            )
+        if self.one_node and layout.nodes > 1:
+            errors.append(f"{this} is measured on one node; use --nodes 1")
         if layout.tensor > 1 or layout.pipeline > 1:
             errors.append(f"{this} is data parallel only: tensor and pipeline parallel must be 1")
         return errors + self.more_errors(size, workload, layout, measure)
@@ -137,25 +159,17 @@ class OneVersion(Trainer):
 
     #: the package, and the version or the line of versions whose methods these are
     hooked: tuple[str, str]
-    oldest_transformers = 0
 
     def wrong_versions(self, versions: Mapping[str, str | None]) -> list[str]:
-        """Why the versions found are not those; nothing of one that is not known."""
-        (package, known), errors = self.hooked, []
+        package, known = self.hooked
+        found, errors = versions.get(package), super().wrong_versions(versions)
         # a build may add its commit to the version
-        found, transformers = versions.get(package), versions.get("transformers")
-        if found is not None and not f"{found.partition('+')[0]}.".startswith(f"{known}."):
-            errors.append(
-                f"the {self.name} backend was made for {package} {known}, and finds {found}: {self.installation}"
-            )
-        if transformers is not None and int(transformers.split(".")[0]) < self.oldest_transformers:
-            oldest = self.oldest_transformers
-            errors.append(f"the {self.name} backend needs transformers {oldest} or later, and finds {transformers}")
-        return errors
-
-    def versions_errors(self, workload: Workload, layout: Layout, versions: Mapping[str, str]) -> list[str]:
-        """The same for all work."""
-        return self.wrong_versions(versions)
+        if found is None or f"{found.partition('+')[0]}.".startswith(f"{known}."):
+            return errors
+        return [
+            f"the {self.name} backend was made for {package} {known}, and finds {found}: {self.installation}",
+            *errors,
+        ]
 
     def stack_errors(self, python: str) -> list[str]:
         return self.wrong_versions(stack_versions(python, self.packages))

@@ -79,7 +79,6 @@ class Megatron(base.BackendDriver):
         )
 
     def errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> list[str]:
-        """Beyond divisibility: what the engine cannot do."""
         errors = [*base.engine_errors(size, measure), *_family_errors(size, layout), *base.placement_errors(layout)]
         if workload.reference == "hydra":
             errors.append("the megatron backend keeps a full reference copy; use --reference full")
