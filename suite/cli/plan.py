@@ -6,7 +6,7 @@ from typing import Any
 
 from suite.cli.exits import DONE, GATE_NOT_MET, command
 from suite.cli.options.declare import accelerators, argument, flag, group, option
-from suite.cli.options.fields import WorkloadOptions, takes_groups, workload_changes
+from suite.cli.options.fields import WorkloadOptions, workload_changes
 from suite.cli.options.plan_search import Searched, checked_rows, search, show_curves
 from suite.cli.options.reading import checked, print_json, require_place
 from suite.planner.ask import (
@@ -99,7 +99,6 @@ class Measured:
 
 
 @command
-@takes_groups
 def plan(
     *,
     files: Paths = argument("with --check: more files or folders in the published format", None, metavar="FILE"),

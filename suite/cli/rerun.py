@@ -7,8 +7,7 @@ from pathlib import Path
 
 from suite.bundle.store import Bundle
 from suite.cli.exits import DONE, GATE_NOT_MET, INTERRUPTED, RUN_FAILED, command
-from suite.cli.options.declare import argument, flag, option
-from suite.cli.options.fields import in_groups, takes_groups
+from suite.cli.options.declare import argument, flag, in_groups, option
 from suite.cli.options.launchers import Where
 from suite.cli.options.reading import confirmed, print_json, unpacked_path
 from suite.conduct.planning.machine import Machine, require_same_variables
@@ -41,7 +40,6 @@ _MOST_RUNS, _LEAST_RUNS = 30, 4
 
 
 @command
-@takes_groups
 def rerun(
     *,
     manifest: Path = argument("a bundle, its manifest.json, or FILE.suite.zip:RUN of suite pack"),

@@ -8,7 +8,6 @@ import typer
 from suite.cli.exits import DONE, INTERRUPTED, RUN_FAILED, command
 from suite.cli.options.check import refuse, show_plan, still_to_do, tell_of_turns, turning_here, warn
 from suite.cli.options.declare import argument, flag, group, option
-from suite.cli.options.fields import takes_groups
 from suite.cli.options.launchers import Device, Where
 from suite.cli.options.reading import print_json, rank_counts, seconds
 from suite.cli.options.work import Names, Work
@@ -40,7 +39,6 @@ class Session:
 
 
 @command
-@takes_groups
 def run(
     *,
     context: typer.Context,

@@ -5,7 +5,6 @@ from shlex import quote
 
 from suite.cli.exits import DONE, INTERRUPTED, command
 from suite.cli.options.declare import flag, option
-from suite.cli.options.fields import takes_groups
 from suite.cli.options.launchers import Device, Where
 from suite.cli.options.reading import print_json, rank_counts, seconds
 from suite.cli.options.work import Names, Work
@@ -13,7 +12,6 @@ from suite.spec.terminal import UsageError, say, say_lines
 
 
 @command
-@takes_groups
 def tune(
     *,
     work: Work,
