@@ -265,10 +265,8 @@ def generation_errors(size: Shape, layout: Layout, measure: Measure) -> list[str
 
 
 def vllm_error(device: str, versions: Mapping[str, str | None], where: str, is_choice: bool = True) -> str | None:
-    """Why the ``versions`` found cannot generate on such a device, with what to do; None where they can.
-
-    ``where``: what holds the stack, in words; ``is_choice``: whether something else could generate.
-    """
+    """Why the ``versions`` found in ``where`` cannot generate on such a device, with what to do; ``is_choice``: whether
+    something else could generate."""
     package, known = limits()["packages"][device], limits()["versions"]
     wanted, found = " or ".join(known), versions.get(package)
     way_out = "(docs/generation.md)" + (", or use --generation hf" if is_choice else "")

@@ -90,10 +90,7 @@ def family_errors(size: Shape) -> list[str]:
 
 def zero_layout(size: Shape, workload: Workload, request: LayoutRequest, settings: tuple[str, ...]) -> Layout:
     """Data parallel; ZeRO-2, or ZeRO-3 to offload parameters, or on several ranks where DeepSpeed-Chat takes it or
-    ZeRO-2's memory floor leaves no room.
-
-    On one rank there is nothing to shard: ZeRO-3 would gather each layer from itself for every token.
-    """
+    ZeRO-2's memory floor leaves no room. On one rank ZeRO-3 would gather each layer from itself for every token."""
 
     def under(stage: int) -> Layout:
         if stage == 0 and request.bucket_elements:

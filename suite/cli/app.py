@@ -185,15 +185,8 @@ def argument_name(param: Any) -> str:
 
 
 def plain_record(param: Any, label: str, text: str) -> tuple[str, str]:
-    """A row of the table, in plain words.
-
-    Args:
-        param: the option or argument.
-        label: its names and its type, as Typer shows them.
-        text: its help, followed by its default.
-    """
-    # older versions of Typer escape brackets whether they are markup or not
-    text = re.sub(r"x>=(\d+)", r"at least \1", text.replace("\\[", "[").replace("  [", " ["))
+    """A row of the table in plain words, from an option's or argument's ``label`` and ``text`` as Typer shows them."""
+    text = re.sub(r"x>=(\d+)", r"at least \1", text.replace("  [", " ["))
     if param.param_type_name == "argument":
         return argument_name(param), text.removesuffix(" [required]")
     if getattr(param, "secondary_opts", ()):

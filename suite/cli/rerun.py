@@ -181,11 +181,8 @@ def _rule(manifest: Manifest, repeats: int | None, until: str | None, extend: bo
 
 
 def require_consent(manifest: Manifest, path: Path, runs: str, yes: bool, named: Path | None = None) -> None:
-    """Nothing for a bundle that this user recorded here; any other manifest is shown, and asked about on a terminal.
-
-    ``runs``: how many it will be, in words. ``named``: how the user named it, where it lies elsewhere. Raises
-    UsageError where the answer is no, or where nobody can be asked.
-    """
+    """Show a manifest that this user did not record here, and ask. ``runs``: how many it will be, in words; ``named``:
+    how the user named it. Raises UsageError where the answer is no, or where nobody can be asked."""
     if yes or recorded_here(manifest, path):
         return
     path = named or path
@@ -210,10 +207,8 @@ def forwarded(where: Where) -> list[str]:
 
 
 def runs_on_cluster(launcher: str, manifest: Path, count: int, runs: Path, options: Sequence[str]) -> list[str]:
-    """Ids of the runs, of which each has its bundle then; what becomes of them goes to standard error.
-
-    The same command goes on with what is not done, and submits nothing twice. Raises UsageError.
-    """
+    """Ids of the runs, of which each has its bundle then. The same command goes on and submits nothing twice. Raises
+    UsageError."""
     from suite.conduct.cluster.standing import chosen, collect_run, wait_until_over
 
     names = _submitted(launcher, ["--manifest", str(manifest), "--repeats", str(count), "--runs", str(runs), *options])

@@ -30,10 +30,7 @@ class Column(NamedTuple):
 
 
 def grid_lines(columns: Sequence[Column], most: int | None) -> Iterator[str]:
-    """The lines of a table of at most ``most`` columns of text; ``None``: as wide as it comes.
-
-    What is ``-`` in every row has no column.
-    """
+    """The lines of a table of at most ``most`` columns of text, if any; what is ``-`` in every row has no column."""
     shown = [column for column in columns if set(column.cells) != {"-"}]
     for column in sorted(shown, key=lambda column: -column.rank):
         if most is None or not column.rank or sum(each.least for each in shown) - _GAP <= most:

@@ -67,10 +67,8 @@ _SIZE_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
 def seconds(option: str, text: str) -> float:
-    """``90``, ``90s``, ``20m``, ``1h30m`` in seconds.
-
-    Raises UsageError for anything else, for nothing or less, and for more than ten years.
-    """
+    """``90``, ``90s``, ``20m``, ``1h30m`` in seconds. Raises UsageError for anything else, and for more than ten
+    years."""
     match = _match(_DURATION, text)
     numbers = match.groups() if match else (None, None, None)
     total = sum(float(number) * unit for number, unit in zip(numbers, (3600, 60, 1), strict=True) if number)
@@ -82,10 +80,8 @@ def seconds(option: str, text: str) -> float:
 
 
 def size(option: str, text: str) -> int:
-    """``16g``, ``512m``, ``1.5GiB`` in bytes (units of 1024).
-
-    Raises UsageError for anything else and for more than an exbibyte.
-    """
+    """``16g``, ``512m``, ``1.5GiB`` in bytes (units of 1024). Raises UsageError for anything else and beyond an
+    exbibyte."""
     match = _match(_SIZE, text)
     if match is None:
         raise UsageError(f"{option} {shown(text)} is no size; write 512m, 16g or 1.5g")
@@ -105,10 +101,7 @@ def share(option: str, text: str) -> float:
 
 
 def counts(option: str, texts: Sequence[str]) -> tuple[int, ...]:
-    """Whole numbers from 1 on, each text one or several with commas between: ``1,2,4``; each number once.
-
-    Raises UsageError for anything else.
-    """
+    """Whole numbers from 1 on, each once, as ``1,2,4`` or one a text. Raises UsageError for anything else."""
     found = []
     for text in texts:
         for word in text.split(","):

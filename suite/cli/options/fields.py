@@ -100,10 +100,8 @@ def layout_choices(options: Any) -> dict[str, Any]:
 
 
 def layouts_asked(options: Any, texts: Sequence[str]) -> tuple[dict[str, Any], ...]:
-    """``layout_choices`` of each ``--layout``, which the single options add to; without any, of these alone.
-
-    Raises UsageError.
-    """
+    """``layout_choices`` of each ``--layout``, which the single options add to, or of these alone. Raises
+    UsageError."""
     return tuple(layout_choices(replace(options, **_in_one(options, text))) for text in texts or ("",))
 
 

@@ -135,11 +135,8 @@ class Work(LayoutOptions, WorkloadOptions, Measuring, What):
     def requests(
         self, machine: Machine, ranks: tuple[int, ...], nodes: Sequence[int | None] = (None,)
     ) -> tuple[Request, ...]:
-        """What is asked of a machine; of a cluster, ``ranks`` on each of the numbers of nodes. Empty ``ranks`` and no
-        nodes: neither was given.
-
-        Raises UsageError. Values of a preset that an option overrides are listed on standard error.
-        """
+        """What is asked of a machine; of a cluster, ``ranks`` on each of the numbers of nodes; empty: not given. Raises
+        UsageError. Values of a preset that an option overrides are listed on standard error."""
         options = {
             "sizes": self.size or (),
             "ladder": self.ladder,

@@ -29,10 +29,8 @@ class Cleaning(Frozen):
 
 
 def leftovers(root: Path, older_than: float | None = None) -> Cleaning:
-    """Submissions and outputs of runs whose bundles are whole, and that nobody will ask a cluster about any more.
-
-    ``older_than``: seconds since the run ended at least. Raises UsageError for a submission that cannot be used.
-    """
+    """Submissions and outputs of runs whose bundles are whole and that ended ``older_than`` seconds ago. Raises
+    UsageError."""
     found, kept = [], {}
     for submission in submissions(root):
         why = _needed(root, submission, older_than)

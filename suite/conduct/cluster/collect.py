@@ -19,10 +19,8 @@ from suite.spec.base import UsageError
 
 
 def collect(root: Path, submission: Submission, gathered: Gathered) -> Record:
-    """Make the bundle of a run that is over under ``root``; it appears whole or not at all.
-
-    Raises UsageError when it exists or cannot be written, DamagedBundle when what came back cannot be trusted.
-    """
+    """Make the bundle of a run that is over, whole or not at all. Raises UsageError when it exists or cannot be
+    written, DamagedBundle when what came back cannot be trusted."""
     path = root / submission.run_id
     if os.path.lexists(path):
         raise UsageError(f"{path} exists; nothing is overwritten")

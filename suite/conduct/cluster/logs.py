@@ -66,19 +66,12 @@ def find_log(root: Path, run: str) -> Log:
 
 def known_runs(root: Path) -> list[str]:
     """Ids of the runs of a results folder that have a bundle or were submitted; no cluster is asked."""
-    try:
-        bundles = {path.parent.name for path in root.glob("*/manifest.json")}
-    except OSError:
-        return []
-    return sorted({*bundles, *submitted(root)})
+    return sorted({*(path.parent.name for path in root.glob("*/manifest.json")), *submitted(root)})
 
 
 def submitted(root: Path) -> list[str]:
     """Ids of the runs that were submitted from a results folder."""
-    try:
-        return sorted(path.stem for path in (root / FOLDER).glob("*.json") if not path.name.startswith("."))
-    except OSError:
-        return []
+    return sorted(path.stem for path in (root / FOLDER).glob("*.json") if not path.name.startswith("."))
 
 
 def follow_log(log: Log, lines: int, follow: bool, show: Show, tell: Tell) -> None:

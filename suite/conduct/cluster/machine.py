@@ -160,11 +160,8 @@ def pinned(backend: str) -> Mapping[str, str]:
 
 
 def plan_again(manifest: Manifest, root: Path, runs: int, machine: ClusterMachine) -> Plan:
-    """So many runs of a manifest on such nodes, beside those under ``root``.
-
-    Raises UsageError where it would be another measurement, as far as that is known from here: every rank compares its
-    stack with the manifest's.
-    """
+    """So many more runs of a manifest on such nodes. Raises UsageError where it would be another measurement, as far as
+    that is known from here: every rank compares its stack with the manifest's."""
     name = manifest.backend.name
     require_same_variables(manifest, machine.variables)
     known = machine.found_stacks([name])[name]

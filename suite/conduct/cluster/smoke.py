@@ -37,11 +37,9 @@ def smoke_plan(
     root: Path,
     device_memory_bytes: int | None = None,
 ) -> tuple[Manifest, ...]:
-    """The first runs before these, one for each backend, on as many nodes as the largest of them. Each is another
-    repeat than those that ``root``, the results folder, has already: what a cluster could yesterday says nothing.
-
-    Raises UsageError where a backend can run no small size so.
-    """
+    """The first runs before these, one for each backend, on as many nodes as the largest of them, each another repeat
+    than those under ``root``: what a cluster could yesterday says nothing. Raises UsageError where a backend has
+    none."""
     by_backend: dict[str, list[Manifest]] = {}
     for manifest in manifests:
         by_backend.setdefault(manifest.backend.name, []).append(manifest)

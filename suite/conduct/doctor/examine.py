@@ -251,10 +251,7 @@ _STATE_WIDTH = len("missing  ")
 
 
 def print_diagnosis(diagnosis: Diagnosis, columns: int | None = None) -> None:
-    """The checks line by line, then which sizes one device can hold at the least.
-
-    ``columns``: what lines are broken at; ``None``: nowhere.
-    """
+    """The checks line by line, then which sizes one device can hold at the least; broken at ``columns``, if any."""
     width = max(len(check.name) for check in diagnosis.checks) + 2
     for check in diagnosis.checks:
         lines = wrapped(check.found, columns, f"{check.state:<{_STATE_WIDTH}}{check.name:<{width}}")

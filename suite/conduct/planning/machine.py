@@ -88,10 +88,8 @@ class Machine(Frozen):
             )
 
     def require_memory(self, manifests: Iterable[Manifest]) -> None:
-        """Raises UsageError for a run whose ranks need more than the host has even at their floor.
-
-        On a GPU such a run fails and tells; on a CPU it would take the machine with it.
-        """
+        """Raises UsageError for a run whose ranks need more than the host has even at their floor. On a GPU such a run
+        fails and tells; on a CPU it would take the machine with it."""
         if self.host_memory_bytes is None:
             return
         for manifest in (each for each in manifests if each.measure.device == "cpu"):
@@ -119,19 +117,15 @@ class Machine(Frozen):
                     raise UsageError(error)
 
     def versions(self, backend: str) -> dict[str, str | None]:
-        """Version of each package of a backend in the stack's interpreter; None for one that is missing.
-
-        What some layouts alone need is among them where it is there.
-        """
+        """Version of each package of a backend in the stack's interpreter, those for some layouts alone where they are
+        there."""
         driver, _ = seat_of(backend)
         found = stack_versions(self.python_of(backend), driver.packages + driver.optional_packages)
         return without_missing(driver.optional_packages, found)
 
     def code(self, backends: Iterable[str]) -> dict[str, dict[str, str]]:
-        """Digest of the code of each backend's packages; none where an image holds them, whose own digest says it.
-
-        An interpreter is asked once: backends have packages in common.
-        """
+        """Digest of the code of each backend's packages; none where an image holds them. An interpreter is asked once
+        for all."""
         packages: dict[str, tuple[str, ...]] = {}
         wanted: dict[str, dict[str, None]] = {}
         for name in backends:
@@ -172,10 +166,8 @@ class Machine(Frozen):
         return [name for name in self.pythons if name.startswith(f"{backend}@")] or [backend]
 
     def stacks(self, backends: Iterable[str]) -> dict[str, dict[str, str]]:
-        """Versions of each backend's packages in the stack's interpreter.
-
-        Raises UsageError when one is missing or the stack cannot be measured.
-        """
+        """Versions of each backend's packages. Raises UsageError when one is missing or the stack cannot be
+        measured."""
         found = {}
         for name in backends:
             versions = self.versions(name)
@@ -314,10 +306,8 @@ def measured_with(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def require_same_variables(manifest: Manifest, found: Mapping[str, str]) -> None:
-    """Raises UsageError where the ranks would get other variables than the manifest was measured with.
-
-    They are not taken from the manifest: variables can make a program load whatever its author likes.
-    """
+    """Raises UsageError where ranks would get other variables than the manifest was measured with; these are not taken
+    from it, because variables can make a program load whatever its author likes."""
     wanted = manifest.measure.variables
     missing = [f"--env {name}={value}" for name, value in wanted.items() if found.get(name) != value]
     more = [f"--env {name}" for name in found if name not in wanted]

@@ -98,10 +98,8 @@ def preflight(
     price: float | None = None,
     host_memory_bytes: int | None = None,
 ) -> Preflight:
-    """What to expect of each run on devices that a driver, or a user, calls ``device``.
-
-    ``price``: money per device and hour. ``host_memory_bytes``: of each node, where it is known.
-    """
+    """What to expect of runs on such devices; ``price``: money per device and hour; ``host_memory_bytes``: of each
+    node."""
     found = find_device(device) if device else None
     seen: dict[str, dict[str, Any]] = {}
     rows = []

@@ -106,11 +106,9 @@ class GivenOptions(Frozen):
 def cross_product(
     given: GivenOptions, common: Mapping[str, Any], usual_workload: str, usual_precision: Precision
 ) -> Request:
-    """The request of a session without a preset. ``common`` holds the fields of ``Request`` that ``given`` has not,
-    its ``measure`` those of ``Measure`` but the precision.
-
-    Raises UsageError for unknown names and ValidationError for values that do not fit.
-    """
+    """The request of a session without a preset. ``common``: the fields of ``Request`` that ``given`` has not, its
+    ``measure`` without the precision. Raises UsageError for unknown names and ValidationError for values that do not
+    fit."""
     sizes = chosen_sizes(given.sizes, given.ladder, given.shape_files)
     return _made(given, common, sizes, (1,), 1, find_workload(usual_workload), usual_precision, "equal-config")
 
@@ -139,10 +137,8 @@ def _made(
 
 
 def preset_requests(preset: Preset, given: GivenOptions, common: Mapping[str, Any]) -> tuple[Request, ...]:
-    """One request for each size of a preset. ``common`` as for ``cross_product``.
-
-    Raises UsageError for a size that the preset does not have, and ValidationError for values that do not fit.
-    """
+    """One request for each size of a preset; ``common`` as for ``cross_product``. Raises UsageError for a size that it
+    does not have, and ValidationError for values that do not fit."""
     if given.ladder is not None or given.shape_files:
         raise UsageError(
             f"preset {preset.name} has its own sizes; choose among them with --size, or leave --preset out"

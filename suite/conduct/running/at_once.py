@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 from suite.bundle.record import Record
 from suite.bundle.store import AlreadyThere, DamagedBundle
 from suite.conduct.running.execute import execute
-from suite.conduct.running.ledger import Ledger, Settings, View
+from suite.conduct.running.ledger import Ledger, Settings
+from suite.conduct.running.progress import View
 from suite.launch.outcome import Launcher
 from suite.launch.requests import Mailbox, StopRequests, Stops, stop_requests
 from suite.launch.turns import Start
@@ -31,10 +32,7 @@ class Lane(NamedTuple):
 
 
 class AtOnce(ABC):
-    """Runs of a ledger in threads. One use.
-
-    What is to be started by the main thread, with which it ends, is started ``in_main_thread``.
-    """
+    """Runs of a ledger in threads. One use. What ends with the thread that starts it is started ``in_main_thread``."""
 
     def __init__(self, ledger: Ledger, settings: Settings, view: View, most: int) -> None:
         """``most``: how many runs may go on at the same time."""
@@ -71,10 +69,8 @@ class AtOnce(ABC):
         return found.result()
 
     def work(self) -> bool:
-        """Work until nothing is left, or until all that ran has ended after a stop request; whether that came.
-
-        Raises what kept a run from having a bundle or from being shown, once all have ended.
-        """
+        """Work until nothing is left, or all have ended after a stop request; whether that came. Raises what kept a run
+        from having a bundle or from being shown, once all have ended."""
         threads, selector = ThreadPoolExecutor(max_workers=self._most), selectors.DefaultSelector()
         with stop_requests() as requests, closing(self._mailbox), threads, selector, self.attending(selector):
             selector.register(requests.descriptor, selectors.EVENT_READ, partial(self._stop, requests))

@@ -33,10 +33,8 @@ _LEAST_BYTES = 4096
 
 
 class SpareRoom:
-    """Room in the file system of a folder, until ``close`` gives it to whoever writes next; none where it has none.
-
-    The file that takes it has no name, so that a driver that is killed leaves nothing.
-    """
+    """Room in the file system of a folder, until ``close`` gives it to whoever writes next. Its file has no name, so
+    that a driver that is killed leaves nothing."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

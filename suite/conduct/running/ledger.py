@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from pydantic import Field
 
@@ -15,6 +15,7 @@ from suite.bundle.record import Record
 from suite.bundle.store import AlreadyThere, DamagedBundle
 from suite.conduct.planning.request import RunState
 from suite.conduct.running.attic import set_aside, write_missing_record
+from suite.conduct.running.progress import View
 from suite.conduct.running.state import state_of
 from suite.launch.processes import c_library
 from suite.report.facts.suspect import is_suspect
@@ -39,24 +40,6 @@ def give_back_freed() -> None:
     trim = getattr(c_library(), "malloc_trim", None)
     if trim is not None:
         trim(ctypes.c_size_t(0))
-
-
-class View(Protocol):
-    """What the session reports to while it works; a display, or nothing."""
-
-    def begin(self, total: int, done: int) -> None: ...
-
-    def planned(self, total: int) -> None: ...
-
-    def run_started(self, manifest: Manifest, seconds_left: float | None) -> None: ...
-
-    def event(self, event: dict) -> None: ...
-
-    def run_ended(self, manifest: Manifest, record: Record) -> None: ...
-
-    def notice(self, text: str) -> None: ...
-
-    def end(self) -> None: ...
 
 
 class Settings(Frozen):
@@ -84,10 +67,7 @@ class _Seen(NamedTuple):
 
 
 class Durations:
-    """Seconds per row of the plan as seen so far; a row not seen yet is expected to take the mean of the others.
-
-    Runs of a row may differ in the number of their iterations.
-    """
+    """Seconds per row of the plan as seen so far; a row not seen yet is expected to take the mean of the others."""
 
     def __init__(self) -> None:
         self._seen: dict[str, list[_Seen]] = {}

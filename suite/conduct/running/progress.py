@@ -216,5 +216,9 @@ class LiveView:
         return Group(*heading, bars)
 
 
+#: What a session reports to while it works.
+View = PlainView | LiveView
+
+
 def _bar(done: int, total: int) -> tuple[ProgressBar, Text]:
     return ProgressBar(total=max(1, total), completed=done, width=_BAR_COLUMNS), Text(f"{done}/{total}")

@@ -30,10 +30,8 @@ _SERIES = re.compile(r"rerun-([1-9]\d{0,8})-(?:of-[1-9]\d{0,8}|by-rule)")
 
 
 def read_manifest(path: Path) -> Manifest:
-    """A manifest from its file or its bundle.
-
-    Raises UsageError when there is nothing at ``path`` and DamagedBundle when it or its bundle cannot be used.
-    """
+    """From its file or its bundle. Raises UsageError when there is none and DamagedBundle when it or its bundle cannot
+    be used."""
     if path.is_dir():
         _require_bundle(path)
         return examined(Bundle(path)).manifest
@@ -48,10 +46,8 @@ def read_manifest(path: Path) -> Manifest:
 
 
 def started_with(manifest: Manifest, path: Path) -> tuple[Manifest, ...]:
-    """The manifest at ``path``, and those of the rows that it took turns with by iteration, if it did.
-
-    Raises UsageError where their bundles are not beside its own: without its partners it is another measurement.
-    """
+    """The manifest, and those of the rows that it took turns with by iteration. Raises UsageError where their bundles
+    are not beside its own: without its partners it is another measurement."""
     if manifest.measure.turns == "rounds":
         return (manifest,)
     bundle = Bundle(path if path.is_dir() else path.parent)

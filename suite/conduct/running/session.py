@@ -8,7 +8,8 @@ from suite.bundle.record import Record
 from suite.bundle.store import AlreadyThere, DamagedBundle
 from suite.conduct.planning.plan import Plan
 from suite.conduct.running.execute import execute
-from suite.conduct.running.ledger import Ledger, Settings, View, freeze_gc_baseline
+from suite.conduct.running.ledger import Ledger, Settings, freeze_gc_baseline
+from suite.conduct.running.progress import View
 from suite.conduct.running.state import states
 from suite.launch.outcome import Launcher
 from suite.spec.base import Frozen
