@@ -27,7 +27,7 @@ from suite.spec.version import suite_version
 
 
 def driver_facts(launcher: Any, job: Job, bundle: str) -> dict[str, Any]:
-    """What ``environment.json`` holds; ``launcher``: or the scheduler that is given the job. A bundle is meant to be published: variables that hold a secret, by name or by
+    """What ``environment.json`` holds. A bundle is meant to be published: variables that hold a secret, by name or by
     value, are left out, and so is any secret in another text. Of paths it tells the interpreter's alone."""
     argv = [part.replace(bundle, ".") for part in job.argv]
     own = public_variables({name: value for name, value in job.env.items() if name != "PYTHONPATH"})
