@@ -207,15 +207,6 @@ def unknown_work(driver: BackendDriver, workload: Workload) -> list[str]:
     return [f"the {driver.name} backend has no {words}, which workload {workload.name} asks for"]
 
 
-def without_turns(driver: BackendDriver, layout: Layout) -> str | None:
-    """Why rows of this stack and layout cannot take turns by iteration; null where they can."""
-    if layout.placement == "split":
-        return "its two sides work at the same time, on different iterations"
-    if driver.takes_turns:
-        return None
-    return "its work is done by processes of its own, which go on while its ranks wait"
-
-
 def stack_of(driver: BackendDriver, layout: Layout, versions: Mapping[str, str]) -> dict[str, str]:
     """Of the versions found, those that a run with this layout depends on."""
     unused = driver.native_packages if layout.kernels == "torch" else ()

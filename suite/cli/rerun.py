@@ -31,6 +31,7 @@ from suite.conduct.running.rerun import (
 )
 from suite.conduct.running.session import run_plan
 from suite.launch.cluster.registry import CLUSTER_LAUNCHERS
+from suite.report.formatting.numbers import counted
 from suite.spec.manifest import Manifest, Stopping
 from suite.spec.terminal import UsageError, note, say
 from suite.spec.typed import share
@@ -124,13 +125,10 @@ def rerun(
         together = tuple(each for one in (plan, *others) for each in one.manifests)
         summary = work_on(plan.model_copy(update={"manifests": together}))
     else:
-
-        def is_unfinished(first: Manifest) -> bool:
-            return Pursuit([first], rule, runs, view).is_unfinished()
-
-        first = first_by_rule(wanted, runs, rule, is_unfinished, image)
+        asks = partial(Pursuit, rule=rule, root=runs, view=view)
+        first = first_by_rule(wanted, runs, rule, lambda begun: asks([begun]).is_unfinished(), image)
         plan = Plan(id=first.run.plan, manifests=(first,), skipped=(), notes=())
-        plan, summary, _ = follow(Pursuit([first], rule, runs, view), plan, work_on)
+        plan, summary, _ = follow(asks([first]), plan, work_on)
     partners = [(repeats_of(row, folder / row.run.id)[0], other) for row, other in zip(rows[1:], others, strict=True)]
     outcome = rerun_outcome(before, plan, runs, within, with_suspect, partners)
     ended = INTERRUPTED if summary.interrupted else RUN_FAILED if summary.failed or summary.failed_before else None
@@ -164,7 +162,7 @@ def _told(outcome: RerunOutcome, runs: Path, as_json: bool, ended: int | None, s
 
 def _runs(rule: Stopping | None, count: int) -> str:
     """How many there will be, in words."""
-    return f"{rule.least} to {rule.most} runs" if rule is not None else f"{count} {'run' if count == 1 else 'runs'}"
+    return f"{rule.least} to {rule.most} runs" if rule is not None else counted(count, "run")
 
 
 def _rule(manifest: Manifest, repeats: int | None, until: str | None, extend: bool) -> Stopping | None:

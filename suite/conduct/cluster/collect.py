@@ -53,16 +53,12 @@ def _with_times(end: SchedulerEnd, transcript: Transcript) -> SchedulerEnd:
 
 
 def _write_output(bundle: Bundle, transcript: Transcript) -> None:
-    for rank, lines in transcript.events.items():
-        _write(bundle.path / "events" / f"rank-{rank}.jsonl", lines)
-    for name, lines in transcript.logs.items():
-        if lines:
-            _write(bundle.path / "logs" / f"{name}.log", lines)
-
-
-def _write(path: Path, lines: list[bytes]) -> None:
-    with writing(path), path.open("wb") as file:
-        file.writelines(lines)
+    found = {f"events/rank-{rank}.jsonl": lines for rank, lines in transcript.events.items()}
+    found |= {f"logs/{name}.log": lines for name, lines in transcript.logs.items() if lines}
+    for name, lines in found.items():
+        path = bundle.path / name
+        with writing(path), path.open("wb") as file:
+            file.writelines(lines)
 
 
 def _write_driver(bundle: Bundle, submission: Submission, gathered: Gathered, outcome: Outcome) -> None:

@@ -18,7 +18,6 @@ from suite.images.stack_file import beside, read_beside, read_stack
 from suite.launch.probe import stack_versions
 from suite.spec.base import UsageError
 from suite.spec.catalogue import find_device
-from suite.spec.device import Device
 from suite.spec.images import images_of
 from suite.spec.manifest import Manifest
 
@@ -108,7 +107,11 @@ def cluster_machine(
     """``gpu``: a device of the catalogue, by name or by enough of its words. ``stack_file``: what the image holds, as
     `suite images stack` writes it; beside an image file it is found. Raises UsageError for an unknown device, and for
     files that cannot be read or do not belong together."""
-    found = None if gpu is None else find_device(gpu) or _meant(gpu)
+    found = None if gpu is None else find_device(gpu)
+    if gpu is not None and found is None:
+        from suite.planner.ask import named_device
+
+        found = named_device(gpu)[0]
     image_name = None if image is None else content_name(image)
     return ClusterMachine(
         python=python,
@@ -134,13 +137,6 @@ def _told(image: str | None, name: str | None, given: Path | None) -> Mapping[st
             raise UsageError(f"--stack is PACKAGE=VERSION or a file, and there is no file {given}") from None
     found = None if image is None or name is None or not is_file(image) else read_beside(Path(image), name)
     return None if found is None else found.packages
-
-
-def _meant(name: str) -> Device:
-    """The device by enough of its words. Raises UsageError where there is none, or several."""
-    from suite.planner.ask import named_device
-
-    return named_device(name)[0]
 
 
 @lru_cache(maxsize=None)

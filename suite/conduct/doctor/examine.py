@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import sys
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
 from pathlib import Path
@@ -80,8 +81,7 @@ def examine(asked: Interpreters, runs: Path) -> Diagnosis:
         drivers = backends().values()
         checks += pool.map(lambda driver: _backend_check(driver, asked.of(driver.name), device), drivers)
     versions = stack_versions(python, VLLM_PACKAGES)
-    found = ", ".join(f"{package} {version}" for package, version in versions.items() if version)
-    checks += [_check("generation vllm", found or "no vLLM", vllm_error(device, versions, python))]
+    checks += [_check("generation vllm", _there(versions) or "no vLLM", vllm_error(device, versions, python))]
     memory = psutil.virtual_memory()
     free = f"{memory.available / 2**30:.1f} GiB free of {memory.total / 2**30:.1f} GiB"
     checks += [_gpu_check(gpus), _cores_check(), _check("memory", free), _disk_check(runs), runtime_check()]
@@ -99,21 +99,20 @@ def examine(asked: Interpreters, runs: Path) -> Diagnosis:
 def _backend_check(driver: BackendDriver, python: str, device: str) -> Check:
     versions = stack_versions(python, driver.packages)
     missing = [package for package, version in versions.items() if version is None]
-    found = ", ".join(f"{package} {version}" for package, version in versions.items() if version)
+    found = _there(versions)
     if driver.experimental:
         found = f"{found or 'nothing'} (experimental: {driver.experimental})"
     # a stack with an installation of its own can say what else is wrong although packages are missing
     errors = driver.stack_errors(python) if driver.installation or not missing else []
     if not (missing or errors) and driver.name in own_backends():
         errors = _import_errors(driver.name, python, device)
-    if not (missing or errors):
-        return Check(name=f"backend {driver.name}", state="ok", found=found)
-    return Check(
-        name=f"backend {driver.name}",
-        state="missing",
-        found=found or "nothing",
-        advice=_stack_advice(python, missing, errors, driver.installation),
-    )
+    advice = _stack_advice(python, missing, errors, driver.installation) if missing or errors else None
+    state: Literal["missing", "ok"] = "missing" if advice else "ok"
+    return Check(name=f"backend {driver.name}", state=state, found=found or "nothing", advice=advice)
+
+
+def _there(versions: Mapping[str, str | None]) -> str:
+    return ", ".join(f"{package} {version}" for package, version in versions.items() if version)
 
 
 def _import_errors(backend: str, python: str, device: str) -> list[str]:
@@ -165,13 +164,11 @@ def _gpu_check(gpus: tuple[LocalDevice, ...]) -> Check:
     found = f"{len(gpus)} x {', '.join(sorted({gpu.name for gpu in gpus}))}"
     hidden = hidden_by_variable(gpus, os.environ)
     if hidden is not None:
-        return _check(
-            "gpu", f"{found}; {hidden}", "runs on this host use what the variable leaves; unset it to use all"
-        )
+        advice = "runs on this host use what the variable leaves; unset it to use all"
+        return _check("gpu", f"{found}; {hidden}", advice)
     unknown = ", ".join(sorted({gpu.name for gpu in gpus if find_device(gpu.name) is None}))
-    return _check(
-        "gpu", found, f"{unknown} is not in the device catalogue: MFU, HFU and MBU will be null" if unknown else None
-    )
+    advice = f"{unknown} is not in the device catalogue: MFU, HFU and MBU will be null"
+    return _check("gpu", found, advice if unknown else None)
 
 
 def _cores_check() -> Check:
@@ -187,9 +184,8 @@ def _cores_check() -> Check:
 def _disk_check(runs: Path) -> Check:
     folder = runs if runs.exists() else runs.absolute().parent
     if not folder.is_dir():
-        return Check(
-            name="results folder", state="missing", found=f"{runs} is no folder", advice="name another with --runs"
-        )
+        found, advice = f"{runs} is no folder", "name another with --runs"
+        return Check(name="results folder", state="missing", found=found, advice=advice)
     free = shutil.disk_usage(folder).free
     advice = "free some space before a long ladder" if free < FREE_DISK_BYTES else None
     return _check("results folder", f"{free / 2**30:.1f} GiB free", advice)

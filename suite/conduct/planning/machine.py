@@ -224,12 +224,6 @@ def without_missing(optional: tuple[str, ...], versions: dict[str, str | None]) 
     return {package: version for package, version in versions.items() if version is not None or package not in optional}
 
 
-def _limit(gpu_ids: tuple[str, ...]) -> str | None:
-    if gpu_ids:
-        return "--gpu-ids " + ",".join(gpu_ids)
-    return f"{VISIBLE}={os.environ[VISIBLE]}" if VISIBLE in os.environ else None
-
-
 def smallest_memory(gpus: Iterable[LocalDevice]) -> int | None:
     """Bytes of the smallest device; ``None`` where one does not tell, as those that share the host's memory."""
     sizes = [gpu.memory_bytes for gpu in gpus]
@@ -261,6 +255,8 @@ def look_at_machine(python: str, device: str, planning: bool = False, gpu_ids: t
     require_device_name(device, gpu_ids)
     present = local_devices() if device != "cpu" else ()
     gpus = local_choice(present, gpu_ids, os.environ)
+    limit = f"{VISIBLE}={os.environ[VISIBLE]}" if VISIBLE in os.environ else None
+    limit = "--gpu-ids " + ",".join(gpu_ids) if gpu_ids else limit
     if gpus or (planning and device == "cuda"):
         # all of their kind share the host's cores, whoever uses the others
         kinds = {gpu.name for gpu in gpus}
@@ -273,7 +269,7 @@ def look_at_machine(python: str, device: str, planning: bool = False, gpu_ids: t
             device_name=name_of_all(gpus),
             host_memory_bytes=psutil.virtual_memory().total if gpus else None,
             device_names=tuple(gpu.uuid for gpu in gpus),
-            limited_by=_limit(gpu_ids) if len(gpus) < len(present) else None,
+            limited_by=limit if len(gpus) < len(present) else None,
             threads_per_rank=threads_of_a_full_node(physical_cores(usable_cpus()), alike),
         )
     if device == "cuda":

@@ -20,8 +20,6 @@ from suite.spec.resolve import layout_errors, make_manifest
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
 
-#: what a request for a layout holds beside its choices
-UNCHOSEN = ("nodes", "devices_per_node", "device_memory_bytes")
 NO_IMAGES: Mapping[str, str | None] = MappingProxyType({})
 
 
@@ -140,7 +138,7 @@ def _resolved(
         layout, errors = _layout(request, driver, versions, size, workload, wanted)
         if errors and request.preset:
             # the preset's own layout is for its own number of devices: here the stack chooses
-            free = LayoutRequest(**wanted.model_dump(include=set(UNCHOSEN)))
+            free = LayoutRequest(**wanted.model_dump(include={"nodes", "devices_per_node", "device_memory_bytes"}))
             layout, others = _layout(request, driver, versions, size, workload, free)
             errors = errors if others else []
         if layout is None or errors:

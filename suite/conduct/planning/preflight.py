@@ -135,9 +135,8 @@ def _look(
         row = f"{backend} {manifest.size.name}"
         return {"refused": f"{row}: {device.name} computes in no {measure.precision}, by its data sheet{other}"}
     if name is None:
-        return {
-            "unchecked": "memory, time and cost of these runs, because the GPU is not known; suite submit has --gpu"
-        }
+        why = "because the GPU is not known; suite submit has --gpu"
+        return {"unchecked": f"memory, time and cost of these runs, {why}"}
     if device is None:
         return {"unchecked": f"memory, time and cost on {name}, which is not in the device catalogue"}
     if not can_be_predicted(measure):
@@ -152,13 +151,10 @@ def _look(
         return {"unchecked": f"runs of {backend} on {device.name}, of which the planner knows nothing"}
     seconds = run_seconds(measure, predicted["iteration_seconds"])
     hours = seconds * manifest.layout.ranks / 3600
+    same = ("memory_bytes", "capacity_bytes", "host_memory_bytes", "fits", "iteration_seconds")
     expected = Expected(
-        memory_bytes=predicted["memory_bytes"],
-        capacity_bytes=predicted["capacity_bytes"],
-        host_memory_bytes=predicted["host_memory_bytes"],
-        fits=predicted["fits"],
+        **{name: predicted[name] for name in same},
         tight=predicted["fits"] and is_tight(predicted["memory_bytes"], predicted["capacity_bytes"]),
-        iteration_seconds=predicted["iteration_seconds"],
         phase_seconds=predicted["phases"],
         run_seconds=seconds,
         gpu_hours=hours,

@@ -65,7 +65,14 @@ class AtOnce(ABC):
     def in_main_thread(self, call: Callable[[], Any]) -> Any:
         """From a run's thread: what a call gives or raises that the main thread makes."""
         found: Future[Any] = Future()
-        self._mailbox.post(partial(_answer, found, call))
+
+        def answer() -> None:
+            try:
+                found.set_result(call())
+            except Exception as error:  # noqa: BLE001 - whoever waits for it raises it
+                found.set_exception(error)
+
+        self._mailbox.post(answer)
         return found.result()
 
     def work(self) -> bool:
@@ -145,10 +152,3 @@ class AtOnce(ABC):
     def _forward(self, request: signal.Signals) -> None:
         for lane in self._lanes.values():
             os.write(lane.writing, bytes([request]))
-
-
-def _answer(found: Future[Any], call: Callable[[], Any]) -> None:
-    try:
-        found.set_result(call())
-    except Exception as error:  # noqa: BLE001 - whoever waits for it raises it
-        found.set_exception(error)

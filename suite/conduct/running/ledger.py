@@ -23,12 +23,6 @@ from suite.spec.base import Frozen
 from suite.spec.manifest import Manifest
 
 
-def freeze_gc_baseline() -> None:
-    """Before the first run: modules are there for ever, and need not be looked through between runs."""
-    gc.collect()
-    gc.freeze()
-
-
 def give_back_freed() -> None:
     """Between runs; it takes a few milliseconds.
 
@@ -90,12 +84,11 @@ class Durations:
         """Seconds for all of them, or ``None`` while nothing was run yet; each has its share of those of a start."""
         if not self._seen:
             return None
-        usual = fmean(fmean(one.seconds / one.together for one in seen) for seen in self._seen.values())
-        return sum(usual if share is None else share for share in map(self._share, manifests))
-
-    def _share(self, manifest: Manifest) -> float | None:
-        seconds = self.expect(manifest)
-        return None if seconds is None else seconds / self._seen[manifest.hash][-1].together
+        total, usual = 0.0, fmean(fmean(one.seconds / one.together for one in seen) for seen in self._seen.values())
+        for manifest in manifests:
+            seconds = self.expect(manifest)
+            total += usual if seconds is None else seconds / self._seen[manifest.hash][-1].together
+        return total
 
 
 class Ledger:
@@ -182,14 +175,11 @@ class Ledger:
             if kept is not None:
                 self._view.notice(f"{manifest.run.id} is {state}: kept as {kept}, done again")
                 state = "to run"
-        if state in ("done", "failed before"):
-            write_missing_record(self._settings.root, manifest)
         if state == "to run":
             self.waiting.append(manifest)
-        elif state == "done":
-            self._note("done_before", manifest)
-        elif state == "failed before":
-            self._note("failed_before", manifest)
+        elif state in ("done", "failed before"):
+            write_missing_record(self._settings.root, manifest)
+            self._note("done_before" if state == "done" else "failed_before", manifest)
         else:
             self._leave_to_others(manifest)
 

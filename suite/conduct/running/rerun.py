@@ -72,7 +72,7 @@ def _require_bundle(folder: Path) -> None:
         raise UsageError(f"{folder} holds no manifest.json and no bundle; name a bundle, or its manifest.json")
     named = ", ".join(str(bundle.path) for bundle in found[:NAMED_BUNDLES])
     more = f" and {len(found) - NAMED_BUNDLES} more" if len(found) > NAMED_BUNDLES else ""
-    bundles = "1 bundle" if len(found) == 1 else f"{len(found)} bundles"
+    bundles = counted(len(found), "bundle")
     raise UsageError(f"{folder} is a results folder with {bundles}; name the one to run again: {named}{more}")
 
 
