@@ -40,22 +40,23 @@ def shape_from_config(config: Config, *, name: str, where: str) -> dict[str, Any
 
 def _gpt2(config: Config) -> dict[str, Any]:
     _expect(config, "add_cross_attention", False)
-    hidden, heads = _whole(config, "n_embd"), _whole(config, "n_head")
+    own = _wholes(config, layers="n_layer", hidden="n_embd", heads="n_head", kv_heads="n_head", vocab="vocab_size")
     return {
         **_unless(NORM_EPSILON, "norm_epsilon", _number(config, "layer_norm_epsilon", NORM_EPSILON)),
-        "layers": _whole(config, "n_layer"),
-        "hidden": hidden,
-        "ffn": _or(config, "n_inner", lambda: 4 * hidden),
-        "heads": heads,
-        "kv_heads": heads,
-        "vocab": _whole(config, "vocab_size"),
+        **own,
+        "ffn": _or(config, "n_inner", lambda: 4 * own["hidden"]),
         "positions": _or(config, "n_positions", lambda: 1024),
         "tied_embeddings": _or(config, "tie_word_embeddings", lambda: True),
     }
 
 
+#: what most families call the same
+_USUAL = {"layers": "num_hidden_layers", "hidden": "hidden_size", "heads": "num_attention_heads", "vocab": "vocab_size"}
+
+
 def _opt(config: Config) -> dict[str, Any]:
-    hidden, heads = _whole(config, "hidden_size"), _whole(config, "num_attention_heads")
+    own = _wholes(config, **_USUAL, kv_heads="num_attention_heads", ffn="ffn_dim")
+    hidden = own["hidden"]
     projection = _or(config, "word_embed_proj_dim", lambda: hidden)
     if projection != hidden:
         raise UsageError(
@@ -67,12 +68,7 @@ def _opt(config: Config) -> dict[str, Any]:
     _expect(config, "layer_norm_elementwise_affine", True)
     _expect(config, "_remove_final_layer_norm", False)
     return {
-        "layers": _whole(config, "num_hidden_layers"),
-        "hidden": hidden,
-        "ffn": _whole(config, "ffn_dim"),
-        "heads": heads,
-        "kv_heads": heads,
-        "vocab": _whole(config, "vocab_size"),
+        **own,
         "positions": _or(config, "max_position_embeddings", lambda: 2048),
         "tied_embeddings": _or(config, "tie_word_embeddings", lambda: True),
     }
@@ -92,7 +88,7 @@ class _Defaults:
 
 def _rotary(config: Config, defaults: _Defaults) -> dict[str, Any]:
     """What all families with rotary positions have in common, without the width of the MLP."""
-    hidden, heads = _whole(config, "hidden_size"), _whole(config, "num_attention_heads")
+    own = _wholes(config, **_USUAL)
     for key in ("attention_bias", "mlp_bias", "use_sliding_window"):
         _expect(config, key, False)
     if _or(config, "hidden_act", lambda: "silu") not in ("silu", "swish"):
@@ -104,14 +100,11 @@ def _rotary(config: Config, defaults: _Defaults) -> dict[str, Any]:
     if head_width is not None:
         head_width = _whole({"head_dim": head_width}, "head_dim")
     return {
-        "layers": _whole(config, "num_hidden_layers"),
-        "hidden": hidden,
-        "heads": heads,
-        "kv_heads": _or(config, "num_key_value_heads", lambda: defaults.kv_heads or heads),
-        "vocab": _whole(config, "vocab_size"),
+        **own,
+        "kv_heads": _or(config, "num_key_value_heads", lambda: defaults.kv_heads or own["heads"]),
         "positions": _or(config, "max_position_embeddings", lambda: defaults.positions),
         "tied_embeddings": _or(config, "tie_word_embeddings", lambda: False),
-        **({} if head_width is None or head_width * heads == hidden else {"head_width": head_width}),
+        **({} if head_width is None or head_width * own["heads"] == own["hidden"] else {"head_width": head_width}),
         **_unless(RMS_NORM_EPSILON, "norm_epsilon", _number(config, "rms_norm_eps", defaults.norm_epsilon)),
         **_rope(config, defaults.rope_theta),
     }
@@ -205,6 +198,10 @@ _READERS: dict[str, Callable[[Config], dict[str, Any]]] = {
 }
 
 
+def _wholes(config: Config, **keys: str) -> dict[str, int]:
+    return {field: _whole(config, key) for field, key in keys.items()}
+
+
 def _whole(config: Config, key: str) -> int:
     value = config[key]
     if not isinstance(value, int) or isinstance(value, bool):
@@ -217,12 +214,9 @@ def _number(config: Config, key: str, default: float) -> float:
     value = config.get(key)
     if value is None:
         return default
-    number = math.nan
-    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300:
-        number = float(value)
-    if math.isnan(number):
+    if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) < 1e300:
         raise UsageError(f"{key} is {_shown(value)}, not a number")
-    return number
+    return float(value)
 
 
 def _required(rope: Config, field: str, key: str) -> float:

@@ -40,8 +40,12 @@ def option_group(model: type[BaseModel], panel: str, has_defaults: bool = True) 
 
 def settings_of(options: Any, model: type[Model]) -> Model:
     """The model of such options. Raises UsageError where it takes one of them not."""
+    return checked(lambda: model.model_validate(_given(options, model)))
+
+
+def _given(options: Any, model: type[BaseModel]) -> dict[str, Any]:
     given = {name: getattr(options, name) for name, fact in declared(model) if fact.option}
-    return checked(lambda: model.model_validate({name: value for name, value in given.items() if value is not None}))
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _option(fact: Declared, info: FieldInfo, has_defaults: bool) -> tuple[Any, Any]:
@@ -80,8 +84,7 @@ LayoutOptions: Any = option_group(Layout, LAYOUT, has_defaults=False)
 
 def workload_changes(options: Any) -> dict[str, Any]:
     """The fields of the workload that were given."""
-    given = {name: getattr(options, name) for name, fact in declared(Workload) if fact.option}
-    return {name: value for name, value in given.items() if value is not None}
+    return _given(options, Workload)
 
 
 def layout_choices(options: Any) -> dict[str, Any]:

@@ -110,30 +110,18 @@ def cross_product(
     ``measure`` without the precision. Raises UsageError for unknown names and ValidationError for values that do not
     fit."""
     sizes = chosen_sizes(given.sizes, given.ladder, given.shape_files)
-    return _made(given, common, sizes, (1,), 1, find_workload(usual_workload), usual_precision, "equal-config")
+    return _made(given, common, find_workload(usual_workload), usual_precision, sizes=sizes, ranks=(1,))
 
 
 def _made(
-    given: GivenOptions,
-    common: Mapping[str, Any],
-    sizes: tuple[Shape, ...],
-    ranks: tuple[int, ...],
-    nodes: int,
-    workload: Workload,
-    precision: Precision,
-    track: Track,
+    given: GivenOptions, common: Mapping[str, Any], workload: Workload, precision: Precision, **usual: Any
 ) -> Request:
     """A request of these, but for what was given."""
-    own = workload if given.workload is None else find_workload(given.workload)
-    body = {
-        "sizes": sizes,
-        "ranks": given.ranks or ranks,
-        "nodes": given.nodes or nodes,
-        "workload": own.changed(given.work),
-        "measure": {**common["measure"], "precision": given.precision or precision},
-        "track": given.track or track,
-    }
-    return Request.model_validate({**common, **body})
+    work = workload if given.workload is None else find_workload(given.workload)
+    measure = {**common["measure"], "precision": given.precision or precision}
+    own = {name: getattr(given, name) for name in ("ranks", "nodes", "track") if getattr(given, name)}
+    body = {**common, **usual, **own, "workload": work.changed(given.work), "measure": measure}
+    return Request.model_validate(body)
 
 
 def preset_requests(preset: Preset, given: GivenOptions, common: Mapping[str, Any]) -> tuple[Request, ...]:
@@ -201,9 +189,9 @@ def _request(preset: Preset, point: PresetPoint, given: GivenOptions, common: Ma
     if layout.get("generation") and "vllm" not in layout["generation"]:
         layout["engine_sleep"] = None  # the preset's, of an engine that was asked away
     more = {"layout": layout, "preset": preset.name if nobody_chose else None, **_device(preset, common)}
-    nodes = 1 if given.ranks else point.nodes
-    work, sizes = preset.work_of(point), (find_size(point.size),)
-    return _made(given, {**common, **more}, sizes, (point.ranks,), nodes, work, preset.precision, preset.track)
+    usual = {"sizes": (find_size(point.size),), "ranks": (point.ranks,), "track": preset.track}
+    usual["nodes"] = 1 if given.ranks else point.nodes
+    return _made(given, {**common, **more}, preset.work_of(point), preset.precision, **usual)
 
 
 def _device(preset: Preset, common: Mapping[str, Any]) -> dict[str, Any]:

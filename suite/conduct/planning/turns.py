@@ -137,14 +137,11 @@ def take_seats(points: list[Point], turning: Turning, chooses_iterations: bool) 
         raise UsageError(f"--turns iterations: {'; '.join(reasons)}; --turns rounds runs one after the other")
     changes = {"turns": "iterations", "turn_length": turning.length}
     own = {"iterations": ITERATIONS} if chooses_iterations else {}
-    seated = [
-        point.model_copy(
-            update={"seat": seats[id(point)], "measure": point.measure.model_copy(update={**changes, **own})}
-        )
-        if id(point) in seats
-        else point
-        for point in points
-    ]
+    seated = []
+    for point in points:
+        measure = point.measure.model_copy(update={**changes, **own})
+        update = {"seat": seats[id(point)], "measure": measure} if id(point) in seats else {}
+        seated.append(point.model_copy(update=update))
     return Seated(seated, tuple(assumed), tuple(reasons) if len(points) > 1 else ())
 
 
