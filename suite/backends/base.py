@@ -99,7 +99,7 @@ class OnDeepSpeed(BackendDriver):
 
 
 class Trainer(BackendDriver):
-    """A stack's own trainer, whose ranks are data parallel. What it is measured with is declared; ``more_errors`` has
+    """A stack's own trainer. What it is measured with is declared; ``more_errors`` has
     the rest."""
 
     kind: BackendKind = "trainer"
@@ -113,6 +113,7 @@ class Trainer(BackendDriver):
     #: whether an optimizer step is of whole groups of samples
     steps_by_group = False
     one_node = False
+    is_data_parallel = True
     #: whether it trains the last layers alone where that is asked for, and has a hydra reference on the others
     trains_last_layers = False
 
@@ -146,7 +147,7 @@ class Trainer(BackendDriver):
             )
         if self.one_node and layout.nodes > 1:
             errors.append(f"{this} is measured on one node; use --nodes 1")
-        if layout.tensor > 1 or layout.pipeline > 1:
+        if self.is_data_parallel and (layout.tensor > 1 or layout.pipeline > 1):
             errors.append(f"{this} is data parallel only: tensor and pipeline parallel must be 1")
         return errors + self.more_errors(size, workload, layout, measure)
 

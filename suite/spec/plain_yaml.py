@@ -46,8 +46,7 @@ class _UniqueKeys(yaml.SafeLoader):
 
     def construct_int(self, node: yaml.ScalarNode) -> int:
         if len(node.value) > MAX_DIGITS:
-            text = f"a number of more than {MAX_DIGITS} digits"
-            raise yaml.constructor.ConstructorError(None, None, text, node.start_mark)
+            raise ValueError(f"a number of more than {MAX_DIGITS} digits")
         return super().construct_yaml_int(node)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:

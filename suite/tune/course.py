@@ -7,8 +7,7 @@ from pathlib import Path
 from suite.conduct.planning.machine import Machine
 from suite.conduct.planning.request import Request
 from suite.conduct.planning.turns import ITERATIONS, Turning
-from suite.conduct.running.ledger import Settings
-from suite.conduct.running.progress import View
+from suite.conduct.running.ledger import Settings, View
 from suite.conduct.running.provenance import git_commit
 from suite.launch.outcome import Launcher
 from suite.launch.probe import host_facts

@@ -6,7 +6,9 @@ import shutil
 import sys
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from importlib import metadata
+from itertools import product
 from pathlib import Path
 from typing import Literal
 
@@ -21,7 +23,7 @@ from suite.launch.docker.gpus import access_of
 from suite.launch.idle import others_on_cpus
 from suite.launch.probe import LocalDevice, ask_worker, hidden_by_variable, host_facts, local_devices, stack_versions
 from suite.spec.base import Frozen, UsageError
-from suite.spec.catalogue import find_device, find_ladder, find_size, find_workload, ladders
+from suite.spec.catalogue import find_device, find_size, find_workload, ladders
 from suite.spec.device import Precision
 from suite.spec.images import images
 from suite.spec.layout import LayoutRequest
@@ -207,27 +209,18 @@ def runtime_check() -> Check:
 
 
 def _fits(room: int | None, precision: Precision) -> list[Fit]:
-    rows = []
-    for ladder in ladders():
-        for name in find_ladder(ladder):
-            for driver in backends().values():
-                if driver.experimental:
-                    continue  # what one device can hold at the least is not asked of a stack that nobody ran
-                floor = _one_device_floor(driver, name, precision)
-                if floor is not None:
-                    fits = None if room is None else floor <= room
-                    fit = Fit(ladder=ladder, size=name, backend=driver.name, floor_bytes=floor, fits=fits)
-                    rows.append(fit)
+    rows, workload = [], find_workload("smoke")
+    # of a stack that nobody ran it is not asked
+    drivers = [driver for driver in backends().values() if not driver.experimental]
+    for ladder, sizes in ladders().items():
+        for size, driver in product(map(find_size, sizes), drivers):
+            with suppress(ValueError):  # it has no layout for one device
+                layout = driver.layout(size, workload, LayoutRequest(devices_per_node=1))
+                work = resolve_work(size, workload, layout)
+                floor = memory_floor(size, workload, work, layout, precision).bytes
+                fits = None if room is None else floor <= room
+                rows.append(Fit(ladder=ladder, size=size.name, backend=driver.name, floor_bytes=floor, fits=fits))
     return rows
-
-
-def _one_device_floor(driver: BackendDriver, name: str, precision: Precision) -> int | None:
-    size, workload = find_size(name), find_workload("smoke")
-    try:
-        layout = driver.layout(size, workload, LayoutRequest(devices_per_node=1))
-        return memory_floor(size, workload, resolve_work(size, workload, layout), layout, precision).bytes
-    except (UsageError, ValueError):
-        return None
 
 
 #: what the runtime runs before a container starts, where GPUs come by NVIDIA's hook

@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 from suite.bundle.record import Record
 from suite.bundle.store import AlreadyThere, DamagedBundle
 from suite.conduct.running.execute import execute
-from suite.conduct.running.ledger import Ledger, Settings
-from suite.conduct.running.progress import View
+from suite.conduct.running.ledger import Ledger, Settings, View
 from suite.launch.outcome import Launcher
 from suite.launch.requests import Mailbox, StopRequests, Stops, stop_requests
 from suite.launch.turns import Start

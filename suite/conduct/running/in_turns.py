@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 from suite.conduct.planning.turns import turns_refused
 from suite.conduct.running.at_once import AtOnce
-from suite.conduct.running.ledger import Ledger, Settings
-from suite.conduct.running.progress import View
+from suite.conduct.running.ledger import Ledger, Settings, View
 from suite.conduct.running.session import one_by_one
 from suite.launch.local import LocalLauncher
 from suite.launch.outcome import Launcher

@@ -15,7 +15,7 @@ from suite.bundle.record import Record
 from suite.bundle.store import AlreadyThere, DamagedBundle
 from suite.conduct.planning.request import RunState
 from suite.conduct.running.attic import set_aside, write_missing_record
-from suite.conduct.running.progress import View
+from suite.conduct.running.progress import View as View
 from suite.conduct.running.state import state_of
 from suite.launch.processes import c_library
 from suite.report.facts.suspect import is_suspect

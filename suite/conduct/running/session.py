@@ -9,8 +9,7 @@ from suite.bundle.record import Record
 from suite.bundle.store import AlreadyThere, DamagedBundle
 from suite.conduct.planning.plan import Plan
 from suite.conduct.running.execute import execute
-from suite.conduct.running.ledger import Ledger, Settings
-from suite.conduct.running.progress import View
+from suite.conduct.running.ledger import Ledger, Settings, View
 from suite.conduct.running.state import states
 from suite.launch.outcome import Launcher
 from suite.spec.base import Frozen

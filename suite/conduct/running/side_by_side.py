@@ -3,8 +3,7 @@
 from suite.conduct.planning.machine import Machine
 from suite.conduct.running.at_once import AtOnce
 from suite.conduct.running.containers import ContainerMachine
-from suite.conduct.running.ledger import Ledger, Settings
-from suite.conduct.running.progress import View
+from suite.conduct.running.ledger import Ledger, Settings, View
 from suite.launch.docker.launcher import DockerLauncher
 from suite.launch.outcome import Launcher
 from suite.launch.requests import Stops
