@@ -304,6 +304,13 @@ class Commands(TyperGroup):
         return name, listed and load(listed.name or "", self._table[listed.name or ""]), rest
 
 
+def submit_command(launcher: str) -> TyperCommand | TyperGroup:
+    """`suite submit LAUNCHER`."""
+    group = COMMANDS["submit"]
+    assert isinstance(group, Group)
+    return load(launcher, group.commands[launcher])
+
+
 def load(name: str, entry: Command | Group) -> TyperCommand | TyperGroup:
     """The command as the command line runs it. Its module is imported here."""
     if isinstance(entry, Group):

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 from suite.bundle.store import Bundle
@@ -220,17 +221,14 @@ def runs_on_cluster(launcher: str, manifest: Path, count: int, runs: Path, optio
 
 def _submitted(launcher: str, arguments: list[str]) -> list[str]:
     """Ids of the runs that `suite submit` hands over with these options, or finds done or under way."""
-    from suite.cli.app import UsageProblem, load
-    from suite.cli.commands import COMMANDS, Group
+    from suite.cli.app import UsageProblem, submit_command
     from suite.cli.options.handing_over import submit_all
     from suite.cli.options.site import with_site
     from suite.cli.submit import submission_of
     from suite.launch.cluster.registry import find_launcher
 
-    group = COMMANDS["submit"]
-    assert isinstance(group, Group)
     try:
-        typed = load(launcher, group.commands[launcher]).make_context(f"suite submit {launcher}", arguments)
+        typed = submit_command(launcher).make_context(f"suite submit {launcher}", arguments)
     except UsageProblem as error:
         raise UsageError(f"suite submit {launcher}: {error.format_message()}") from error
     # an option that may be repeated and was not given is an empty tuple before the command itself is called
@@ -241,6 +239,4 @@ def _submitted(launcher: str, arguments: list[str]) -> list[str]:
     nodes = with_site(typed, given["work"], given["nodes"])
     made = nodes.launcher(find_launcher(launcher), given["options"])
     done = submit_all(given["work"], nodes, made, smoke=False, detach=given["waiting"].detach, to_stderr=True)
-    found = done.left
-    others = (*found.done, *found.failed, *found.under_way, *found.uncollected)
-    return sorted({*others, *(each.run.id for each in found.manifests)})
+    return sorted({*chain(*done.left.others.values()), *(each.run.id for each in done.left.manifests)})

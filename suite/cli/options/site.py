@@ -134,10 +134,7 @@ def read_site(path: Path, launcher: str, left_out: Container[str] = ()) -> Site:
 
 def _params(launcher: str) -> list[Any]:
     """The options of `suite submit` that a section may hold."""
-    from suite.cli.app import load
-    from suite.cli.commands import COMMANDS, Group
+    from suite.cli.app import submit_command
 
-    group = COMMANDS["submit"]
-    assert isinstance(group, Group)
     own = {*OF_NODES, *(name for name, _ in declared(find_launcher(launcher).options))}
-    return [param for param in load(launcher, group.commands[launcher]).params if param.name in own]
+    return [param for param in submit_command(launcher).params if param.name in own]

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from suite.conduct.cluster.to_do import prepare
-from suite.conduct.planning.plan import make_plan
+from suite.conduct.planning.plan import make_joint_plan
 from suite.conduct.planning.request import Request
 from suite.launch.cluster.launcher import ClusterLauncher, Document
 from suite.launch.cluster.submission import SMOKE, submission_path
@@ -82,7 +82,7 @@ def _small(
             device_memory_bytes=device_memory_bytes,
         )
         try:
-            return make_plan(request, stacks, images).manifests[0]
+            return make_joint_plan((request,), stacks, images).manifests[0]
         except UsageError as error:
             refusals.append(str(error))
     raise UsageError(f"--smoke: no small size can be run first; {refusals[0]}")

@@ -189,8 +189,8 @@ def _disk_check(runs: Path) -> Check:
         found, advice = f"{runs} is no folder", "name another with --runs"
         return Check(name="results folder", state="missing", found=found, advice=advice)
     free = shutil.disk_usage(folder).free
-    advice = "free some space before a long ladder" if free < FREE_DISK_BYTES else None
-    return _check("results folder", f"{free / 2**30:.1f} GiB free", advice)
+    full = "free some space before a long ladder" if free < FREE_DISK_BYTES else None
+    return _check("results folder", f"{free / 2**30:.1f} GiB free", full)
 
 
 def runtime_check() -> Check:

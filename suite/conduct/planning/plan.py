@@ -42,21 +42,6 @@ class Plan(Frozen):
         return tuple(manifest for manifest in self.manifests if manifest.run.repeat == 1)
 
 
-def make_plan(
-    request: Request,
-    stacks: Mapping[str, Mapping[str, str]],
-    images: Mapping[str, str | None] = NO_IMAGES,
-    manner: Sequence[str] = (),
-) -> Plan:
-    """Resolve the cross product. ``stacks``: backend -> package -> version found in the stack's interpreter;
-    ``images``: backend -> what names the image it runs in, if any; ``manner``: how ranks are started, where that is not
-    the usual way.
-
-    Raises UsageError when a backend is left without a single possible run, with every reason.
-    """
-    return make_joint_plan((request,), stacks, images, manner)
-
-
 def make_joint_plan(
     requests: Sequence[Request],
     stacks: Mapping[str, Mapping[str, str]],
@@ -65,10 +50,12 @@ def make_joint_plan(
     code: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
     turning: Turning = ROUNDS,
 ) -> Plan:
-    """One plan of several requests that differ in sizes, ranks, layout and workload only, as those of a preset.
+    """One plan of requests that differ in sizes, ranks, layout and workload only, as those of a preset.
 
-    See ``make_plan``. ``code``: backend -> package -> digest of its code, as far as it is known. A backend may be one
-    in an environment, ``deepspeed@before``.
+    ``stacks``: backend, perhaps ``deepspeed@before``, -> package -> version in the stack's interpreter, ``code``:
+    -> digest, as far as it is known; ``images``: backend -> what names the image it runs in, if any; ``manner``: how
+    ranks are started, where that is not the usual way. Raises UsageError, with every reason, when a backend is left
+    without a single possible run.
     """
     request = requests[0]
     drivers = {name: seat_of(name)[0] for name in request.backends}

@@ -52,21 +52,13 @@ class Preflight(Frozen):
     rows: tuple[Row, ...]
 
     @property
-    def known(self) -> tuple[Expected, ...]:
-        return tuple(row.expected for row in self.rows if row.expected is not None)
-
-    @property
     def refusals(self) -> tuple[str, ...]:
         """Each once, however many repeats a row has."""
         return tuple(dict.fromkeys(row.refused for row in self.rows if row.refused is not None))
 
-    @property
-    def unchecked(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(row.unchecked for row in self.rows if row.unchecked is not None))
-
     def totals(self) -> dict[str, Any]:
         """Of the runs of which something is known: seconds one after the other, GPU-hours and cost."""
-        known = self.known
+        known = [row.expected for row in self.rows if row.expected is not None]
         return {
             "runs": len(known),
             "seconds": sum(expected.run_seconds for expected in known),
@@ -84,7 +76,7 @@ class Preflight(Frozen):
                 f"iterations, {number(totals['gpu_hours'])} GPU-hours{cost}; start-up comes on top, and nothing of "
                 "this was measured"
             )
-        for reason in self.unchecked:
+        for reason in dict.fromkeys(row.unchecked for row in self.rows if row.unchecked is not None):
             yield f"not checked: {reason}"
 
     def of(self, runs: Collection[str]) -> "Preflight":

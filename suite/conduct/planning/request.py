@@ -189,8 +189,8 @@ def _request(preset: Preset, point: PresetPoint, given: GivenOptions, common: Ma
     if layout.get("generation") and "vllm" not in layout["generation"]:
         layout["engine_sleep"] = None  # the preset's, of an engine that was asked away
     more = {"layout": layout, "preset": preset.name if nobody_chose else None, **_device(preset, common)}
-    usual = {"sizes": (find_size(point.size),), "ranks": (point.ranks,), "track": preset.track}
-    usual["nodes"] = 1 if given.ranks else point.nodes
+    nodes = 1 if given.ranks else point.nodes
+    usual = {"sizes": (find_size(point.size),), "ranks": (point.ranks,), "nodes": nodes, "track": preset.track}
     return _made(given, {**common, **more}, preset.work_of(point), preset.precision, **usual)
 
 

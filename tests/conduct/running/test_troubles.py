@@ -26,7 +26,7 @@ from suite.bundle.last_words import end_fields, failure_fields
 from suite.bundle.record import Record
 from suite.bundle.store import Bundle, find_bundles
 from suite.bundle.verify import verify
-from suite.conduct.planning.plan import Plan, make_plan
+from suite.conduct.planning.plan import Plan
 from suite.conduct.running.ledger import Ledger, Settings
 from suite.conduct.running.progress import LiveView
 from suite.conduct.running.session import Summary
@@ -39,7 +39,7 @@ from suite.launch.outcome import Failure, LauncherUnavailable, Outcome
 from suite.launch.requests import MOST_WAITING
 from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest
-from tests.conduct.requests import STACKS, request
+from tests.conduct.requests import STACKS, make_plan, request
 from tests.conduct.sessions import Instantly, work
 from tests.launch.ranks import make_folder, make_job
 from tests.report.entries import failed
