@@ -1,6 +1,4 @@
-"""What the driver must know of a stack: what it needs, which layouts it takes, how its worker is started; and what all
-have in common, such as generation by vLLM and split placement.
-"""
+"""What the driver must know of a stack, and what all have in common, as generation by vLLM and split placement."""
 
 import json
 from collections.abc import Mapping
@@ -99,8 +97,7 @@ class OnDeepSpeed(BackendDriver):
 
 
 class Trainer(BackendDriver):
-    """A stack's own trainer. What it is measured with is declared; ``more_errors`` has
-    the rest."""
+    """A stack's own trainer. What it is measured with is declared; ``more_errors`` has the rest."""
 
     kind: BackendKind = "trainer"
     families: tuple[str, ...]
@@ -257,8 +254,7 @@ def generation_errors(size: Shape, layout: Layout, measure: Measure) -> list[str
 
 
 def vllm_error(device: str, versions: Mapping[str, str | None], where: str, is_choice: bool = True) -> str | None:
-    """Why the ``versions`` found in ``where`` cannot generate on such a device, with what to do; ``is_choice``: whether
-    something else could generate."""
+    """Why the ``versions`` found in ``where`` cannot generate on a device; ``is_choice``: something else could."""
     package, known = limits()["packages"][device], limits()["versions"]
     wanted, found = " or ".join(known), versions.get(package)
     way_out = "(docs/generation.md)" + (", or use --generation hf" if is_choice else "")

@@ -74,8 +74,7 @@ class GroupedCommand(TyperCommand):
     """A command whose help has one table of options for each heading."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Spellings of the release before are taken too; the options of files come before those of the command line,
-        which replace them."""
+        """With spellings of the release before; options of files come before those of the command line."""
         words = todays_options(args)
         rest = super().parse_args(ctx, [*words])
         if ctx.resilient_parsing:

@@ -32,8 +32,7 @@ _TELLING = {
 
 
 def command(function: Callable[..., int | None]) -> Callable[..., None]:
-    """Turn a function that returns an exit code, or raises what a user can cause, into a command, which has -q and -v
-    besides its own options."""
+    """A command, with -q and -v, of a function that returns an exit code or raises what a user can cause."""
 
     @functools.wraps(function)
     def run(*, quiet: bool = False, verbose: bool = False, **kwargs: Any) -> None:
@@ -70,8 +69,7 @@ def until_end(context: AbstractContextManager[Held]) -> Held:
 
 
 def complain(text: str, code: int = BAD_USAGE, as_json: bool = False) -> int:
-    """Print one line on standard error and give back the exit code; a program that asked for JSON gets the same as
-    JSON on standard output."""
+    """Print one line on standard error, or also JSON to a program that asked for it; the exit code."""
     line = printable(text[:_LONGEST_LINE])
     # into a full disk, or a pipe that is closed: the exit code alone tells
     with suppress(OSError):

@@ -89,22 +89,21 @@ def rerun(
     before, unread = repeats_of(wanted, manifest)
     for line in unread:
         note(line)
-    if where.launcher in CLUSTER_LAUNCHERS:
-        if rule is not None:
-            raise UsageError("a cluster makes a fixed number of runs: give --repeats, and leave out --until")
-        count = repeats or default_repeats(before)
+    is_on_cluster = where.launcher in CLUSTER_LAUNCHERS
+    if is_on_cluster and rule is not None:
+        raise UsageError("a cluster makes a fixed number of runs: give --repeats, and leave out --until")
+    if submit_option and not is_on_cluster:
+        raise UsageError(f"{submit_option[0]}: what follows -- is for a cluster; add --launcher slurm or kubernetes")
+    count = repeats or default_repeats(before)
+    require_consent(wanted, manifest, _runs(rule, count), yes, named)
+    if is_on_cluster:
         more = [*forwarded(where), *(submit_option or ())]
-        require_consent(wanted, manifest, _runs(rule, count), yes, named)
         names = runs_on_cluster(where.launcher, manifest, count, runs, more)
         again = tuple(Bundle(runs / name).manifest() for name in names)
         plan = Plan(id=again[0].run.plan, manifests=again, skipped=(), notes=())
         outcome = rerun_outcome(before, plan, runs, within, with_suspect)
         failed = any(record.status != "ok" for record in outcome.after)
         return _told(outcome, runs, as_json, RUN_FAILED if failed else None, strict)
-    if submit_option:
-        raise UsageError(f"{submit_option[0]}: what follows -- is for a cluster; add --launcher slurm or kubernetes")
-    count = repeats or default_repeats(before)
-    require_consent(wanted, manifest, _runs(rule, count), yes, named)
     folder = (manifest if manifest.is_dir() else manifest.parent).resolve().parent
     for row in rows[1:]:
         require_consent(row, folder / row.run.id, f"{count}", yes)
@@ -137,8 +136,7 @@ def rerun(
 
 
 def _image(wanted: Manifest, machine: Machine, force: bool) -> str | None:
-    """What names the image that a manifest is run in here, if any. Raises UsageError where this host, or the stack, is
-    not what it asks for."""
+    """What names the image of the runs here, if any. Raises UsageError where host or stack is not what they ask for."""
     require_same_variables(wanted, machine.variables)
     machine.require_room(wanted.layout.ranks, force, wanted.layout.nodes, wanted.measure.threads_per_rank)
     machine.require_memory([wanted])
@@ -206,8 +204,7 @@ def forwarded(where: Where) -> list[str]:
 
 
 def runs_on_cluster(launcher: str, manifest: Path, count: int, runs: Path, options: Sequence[str]) -> list[str]:
-    """Ids of the runs, of which each has its bundle then. The same command goes on and submits nothing twice. Raises
-    UsageError."""
+    """Ids of the runs, of which each has its bundle then. Nothing is submitted twice. Raises UsageError."""
     from suite.conduct.cluster.standing import chosen, collect_run, wait_until_over
 
     names = _submitted(launcher, ["--manifest", str(manifest), "--repeats", str(count), "--runs", str(runs), *options])

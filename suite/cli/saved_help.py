@@ -121,8 +121,7 @@ def _pages(width: int) -> dict[str, str]:
 
 
 def _sources() -> list[str]:
-    """What help was made of: modules of the package, the data folder, which has the names of presets and sizes, and the
-    folder in which each file is an algorithm."""
+    """What help was made of: modules, the data folder and the algorithms, of which each file is one."""
     modules = {
         Path(file).resolve()
         for name, module in list(sys.modules.items())

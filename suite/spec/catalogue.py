@@ -129,9 +129,7 @@ class PresetPoint(Frozen):
     size: str
     nodes: int = Field(default=1, gt=0)
     devices_per_node: int = Field(gt=0)
-    layout: Mapping[str, Any] = Field(
-        default={}, description="fields of the layout, for backends that have them; a list compares its values"
-    )
+    layout: Mapping[str, Any] = Field(default={}, description="fields of the layout; a list compares its values")
     work: Mapping[str, Any] = Field(default={}, description="fields of the workload that this size changes")
 
     @property

@@ -14,8 +14,7 @@ _UNLIMITED = 10_000
 
 
 class Column(NamedTuple):
-    """A title and its cells, figures or text (``left``). ``rank`` orders what is left out of a narrow terminal: the
-    highest first, 0 never."""
+    """A title and its cells; the highest ``rank`` is left out of a narrow terminal first, 0 never."""
 
     title: str
     cells: Sequence[str]

@@ -19,8 +19,7 @@ MAX_DIMENSION = 10**9
 
 
 def load_shape(path: Path | str) -> Shape:
-    """The shape in a file: YAML with the fields of ``Shape``, or a Hugging Face ``config.json``. Raises UsageError, one
-    line."""
+    """The shape in a file: YAML of ``Shape``'s fields, or a Hugging Face ``config.json``. Raises UsageError."""
     path = Path(path)
     if path.is_dir():
         raise UsageError(f"{path} is a folder; give a YAML file or a config.json")

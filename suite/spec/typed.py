@@ -67,8 +67,7 @@ _SIZE_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
 def seconds(option: str, text: str) -> float:
-    """``90``, ``90s``, ``20m``, ``1h30m`` in seconds. Raises UsageError for anything else, and for more than ten
-    years."""
+    """``90``, ``90s``, ``20m``, ``1h30m`` in seconds. Raises UsageError for anything else and beyond ten years."""
     match = _match(_DURATION, text)
     numbers = match.groups() if match else (None, None, None)
     total = sum(float(number) * unit for number, unit in zip(numbers, (3600, 60, 1), strict=True) if number)
@@ -80,8 +79,7 @@ def seconds(option: str, text: str) -> float:
 
 
 def size(option: str, text: str) -> int:
-    """``16g``, ``512m``, ``1.5GiB`` in bytes (units of 1024). Raises UsageError for anything else and beyond an
-    exbibyte."""
+    """``16g``, ``512m``, ``1.5GiB`` in bytes (units of 1024). Raises UsageError for else and beyond an exbibyte."""
     match = _match(_SIZE, text)
     if match is None:
         raise UsageError(f"{option} {shown(text)} is no size; write 512m, 16g or 1.5g")

@@ -103,8 +103,7 @@ def layout_choices(options: Any) -> dict[str, Any]:
 
 
 def layouts_asked(options: Any, texts: Sequence[str]) -> tuple[dict[str, Any], ...]:
-    """``layout_choices`` of each ``--layout``, which the single options add to, or of these alone. Raises
-    UsageError."""
+    """``layout_choices`` of each ``--layout`` with the single options, or of these alone. Raises UsageError."""
     return tuple(layout_choices(replace(options, **_in_one(options, text))) for text in texts or ("",))
 
 

@@ -1,5 +1,4 @@
-"""Options in files, as words of a command line: a plan of `suite run`, a folder's defaults, what a site says of its
-cluster."""
+"""Options in files, as words of a command line: a plan of `suite run`, a folder's defaults, a cluster's site."""
 
 from collections.abc import Container, Iterable, Mapping
 from pathlib import Path

@@ -56,8 +56,7 @@ def site_words(context: Any, launcher: str, given: Container[str]) -> list[str]:
 
 
 def with_site(context: Any, work: Work, nodes: Nodes) -> Nodes:
-    """The nodes with the image that is meant; what was taken of the site file goes to standard error. Raises
-    UsageError."""
+    """The nodes with the image that is meant; what the site file gave goes to standard error. Raises UsageError."""
     file, found = context.meta.get(_KEPT, (None, Site([], {})))
     image, told = _image(nodes.image, work, found.images), [*map(_told, found.words)]
     if image != nodes.image and image in found.images.values():
@@ -94,8 +93,7 @@ def _image(given: str | None, work: Work, images: dict[str, str]) -> str | None:
 
 
 def find_site(given: str | None) -> Path | None:
-    """The file that was named, else the user's own where there is one. Raises UsageError for a named one that is not
-    there."""
+    """The file that was named, else the user's own, if any. Raises UsageError for a named one that is not there."""
     if given == NO_FILE:
         return None
     if given is not None:
@@ -111,8 +109,7 @@ def find_site(given: str | None) -> Path | None:
 
 
 def read_site(path: Path, launcher: str, left_out: Container[str] = ()) -> Site:
-    """The section of a launcher, without the options left out. Raises UsageError for whatever is wrong in any
-    section."""
+    """The section of a launcher, without options left out. Raises UsageError for what is wrong in any section."""
     found = Site([], {})
     for section, values in mapping(read_options(path, "a site file"), str(path)).items():
         if section not in CLUSTER_LAUNCHERS:

@@ -26,8 +26,7 @@ class Cleaning(Frozen):
 
 
 def leftovers(root: Path, older_than: float | None = None) -> Cleaning:
-    """Submissions and outputs of runs whose bundles are whole and that ended ``older_than`` seconds ago. Raises
-    UsageError."""
+    """Submissions and outputs of runs that are whole and ended ``older_than`` seconds ago. Raises UsageError."""
     found, kept = [], {}
     for submission in submissions(root):
         why = _needed(root, submission, older_than)

@@ -114,8 +114,7 @@ def _sent(launcher: ClusterLauncher, document: Document, root: Path) -> tuple[Su
 
 @contextmanager
 def turn(root: Path) -> Iterator[None]:
-    """Keep other drivers from submitting runs of this folder; one that is empty afterwards is taken away. Raises
-    UsageError."""
+    """Keep other drivers from submitting runs of this folder, and leave no empty one. Raises UsageError."""
     path = root / FOLDER / ".lock"
     descriptor = _locked(path)
     try:

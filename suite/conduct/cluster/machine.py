@@ -28,14 +28,11 @@ class ClusterMachine(Machine):
     image: str | None = Field(description="what the ranks run in; null: on the nodes themselves")
     image_name: str | None = Field(description="what names it by its content, as far as that is known")
     given: Mapping[str, str] = Field(description="package -> version as the user gave it")
-    told: Mapping[str, str] | None = Field(
-        description="normal name -> version of all that the image has, by the file of its stack; null: there is none"
-    )
+    told: Mapping[str, str] | None = Field(description="normal name -> version by the file of its stack, if any")
     holder: ClassVar[str] = "version with --stack PACKAGE=VERSION"
 
     def versions(self, backend: str) -> dict[str, str | None]:
-        """As given, else as the file of the image's stack has it, else of this interpreter where the nodes have it too,
-        else those that an image's lock pins."""
+        """As given, else by the file of the image's stack, else of this interpreter, or by the image's lock."""
         driver = find_backend(backend)
         packages, optional = driver.packages, driver.optional_packages
         if set(packages) <= set(self.given):
@@ -141,8 +138,7 @@ def _told(image: str | None, name: str | None, given: Path | None) -> Mapping[st
 
 @lru_cache(maxsize=None)
 def pinned(backend: str) -> Mapping[str, str]:
-    """Versions that the lock of a backend's usual image pins, and those it takes from a commit, by normal name; empty
-    where nothing is known, as outside of a checkout."""
+    """Versions by normal name that the lock of a backend's usual image pins, or takes from a commit; empty: unknown."""
     images = images_of(backend)
     if not images:
         return {}

@@ -37,9 +37,8 @@ def smoke_plan(
     root: Path,
     device_memory_bytes: int | None = None,
 ) -> tuple[Manifest, ...]:
-    """The first runs before these, one for each backend, on as many nodes as the largest of them, each another repeat
-    than those under ``root``: what a cluster could yesterday says nothing. Raises UsageError where a backend has
-    none."""
+    """The first runs before these, one for each backend, on as many nodes as the largest; each another repeat than
+    those under ``root``, since what a cluster could yesterday says nothing. Raises UsageError."""
     by_backend: dict[str, list[Manifest]] = {}
     for manifest in manifests:
         by_backend.setdefault(manifest.backend.name, []).append(manifest)

@@ -44,8 +44,7 @@ class Standing(Frozen):
 
 
 def chosen(root: Path, run_ids: Sequence[str]) -> list[Submission]:
-    """Those that are named, else all. Raises UsageError for unknown ones, DamagedBundle for a manifest that no bundle
-    could have."""
+    """Those that are named, else all. Raises UsageError for unknown ones, DamagedBundle for an impossible manifest."""
     found = [read_submission(submission_path(root, run_id)) for run_id in run_ids] or list(submissions(root))
     for each in found:
         parse_manifest(each.manifest.model_dump_json(by_alias=True), f"the manifest of {each.run_id}")

@@ -90,8 +90,7 @@ def prepare(manifests: Sequence[Manifest], launcher: ClusterLauncher) -> list[Su
 
 
 def look(scheduler: Scheduler, submission: Submission) -> SchedulerState:
-    """How far a run is; ``pending`` while a cluster may still take it that gave no answer. Raises UsageError when it
-    cannot be asked."""
+    """How far a run is; ``pending`` while a cluster that gave no answer may still take it. Raises UsageError."""
     state = scheduler.look(submission)
     if state.phase != "gone" or submission.sending is None or submission.submitted is None:
         return state

@@ -43,7 +43,7 @@ class Machine(Frozen):
 
     python: str
     pythons: dict[str, str] = Field(
-        default={}, description="backend, or backend@environment -> interpreter, of those with one of their own"
+        default={}, description="of backends, or backend@environment, with one of their own"
     )
     device: Literal["cpu", "cuda"]
     max_ranks: int
@@ -117,15 +117,13 @@ class Machine(Frozen):
                     raise UsageError(error)
 
     def versions(self, backend: str) -> dict[str, str | None]:
-        """Version of each package of a backend in the stack's interpreter, those for some layouts alone where they are
-        there."""
+        """Version of each package of a backend in its interpreter, of those for some layouts where they are there."""
         driver, _ = seat_of(backend)
         found = stack_versions(self.python_of(backend), driver.packages + driver.optional_packages)
         return without_missing(driver.optional_packages, found)
 
     def code(self, backends: Iterable[str]) -> dict[str, dict[str, str]]:
-        """Digest of the code of each backend's packages; none where an image holds them. An interpreter is asked once
-        for all."""
+        """Digest of the code of each backend's packages; none in an image. An interpreter is asked once for all."""
         packages: dict[str, tuple[str, ...]] = {}
         wanted: dict[str, dict[str, None]] = {}
         for name in backends:
@@ -166,8 +164,7 @@ class Machine(Frozen):
         return [name for name in self.pythons if name.startswith(f"{backend}@")] or [backend]
 
     def stacks(self, backends: Iterable[str]) -> dict[str, dict[str, str]]:
-        """Versions of each backend's packages. Raises UsageError when one is missing or the stack cannot be
-        measured."""
+        """Versions of each backend's packages. Raises UsageError when one lacks or the stack cannot be measured."""
         found = {}
         for name in backends:
             versions = self.versions(name)

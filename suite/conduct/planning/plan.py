@@ -179,8 +179,7 @@ def _profile_errors(driver: BackendDriver, layout: Layout, request: Request) -> 
 def _expected_to_fit(
     request: Request, driver: BackendDriver, size: Shape, workload: Workload, layout: Layout
 ) -> Layout:
-    """The first choice, or the nearest that the planner expects to fit where that one does not, on any device's
-    speed."""
+    """The first choice, or the nearest that the planner expects to fit where that one does not."""
     measure, memory = request.measure, request.device_memory_bytes
     if memory is None or not can_be_predicted(measure):
         return layout

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field
 
 from suite.backends.registry import seat_of
 from suite.conduct.planning.prediction import Open
@@ -25,7 +25,7 @@ class Request(Declaring):
 
     backends: tuple[str, ...] = Field(min_length=1, description="deepspeed, or deepspeed@before in an environment")
     sizes: tuple[Shape, ...] = Field(min_length=1)
-    ranks: tuple[PositiveInt, ...] = Field(min_length=1)
+    ranks: tuple[Annotated[int, Field(gt=0, le=MOST_RANKS)], ...] = Field(min_length=1)
     nodes: int = Field(default=1, gt=0)
     workload: Workload
     scalings: tuple[Scaling, ...] = ("weak",)
@@ -42,12 +42,6 @@ class Request(Declaring):
     device_name: str | None = Field(default=None, exclude=True, description="as its driver or a user calls it")
     left_open: tuple[Open, ...] = Field(default=(), exclude=True, description="what the prediction may choose")
     preset: str | None = Field(default=None, exclude=True, description="whose the layout is, where no option chose it")
-
-    @model_validator(mode="after")
-    def _ranks_can_be_read_back(self) -> "Request":
-        if max(self.ranks) > MOST_RANKS:
-            raise ValueError(f"{max(self.ranks)} ranks are more than the {MOST_RANKS:,} that a run may have")
-        return self
 
     @property
     def layout_is_open(self) -> bool:

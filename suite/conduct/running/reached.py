@@ -90,8 +90,7 @@ def _row(row: PursuedRow, name: str, names: Sequence[str], summary: Summary) -> 
 
 
 def follow(pursuit: Pursuit, plan: Plan, work_on: Callable[..., Summary]) -> tuple[Plan, Summary, Reached]:
-    """Work on the plan of a pursuit to its end (``work_on``: as ``run_plan``); the plan with all of its runs, and what
-    came of it."""
+    """Work on the plan of a pursuit to its end; the plan with all of its runs, and what came of it."""
     summary = work_on(plan.model_copy(update={"manifests": pursuit.manifests}), further=pursuit.more)
     found = reached(pursuit, summary)
     return plan.model_copy(update={"manifests": pursuit.manifests}), summary, found

@@ -236,8 +236,7 @@ def rerun_outcome(
     with_suspect: bool = False,
     partners: Sequence[tuple[Sequence[Record], Plan]] = (),
 ) -> RerunOutcome:
-    """What became of a rerun, by its events, against ``before``; ``partners``: the same of the rows that took turns
-    with it."""
+    """What became of a rerun, by its events, against ``before``; ``partners``: of rows that took turns with it."""
     after = _ended(plan, root)
     sides = [(before, after), *((records, _ended(other, root)) for records, other in partners)]
     earlier, later = ([measured(records, with_suspect) for records in side] for side in zip(*sides, strict=True))

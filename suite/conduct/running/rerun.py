@@ -30,8 +30,7 @@ _SERIES = re.compile(r"rerun-([1-9]\d{0,8})-(?:of-[1-9]\d{0,8}|by-rule)")
 
 
 def read_manifest(path: Path) -> Manifest:
-    """From its file or its bundle. Raises UsageError when there is none and DamagedBundle when it or its bundle cannot
-    be used."""
+    """From its file or its bundle. Raises UsageError when there is none and DamagedBundle for an unusable one."""
     if path.is_dir():
         _require_bundle(path)
         return examined(Bundle(path)).manifest
@@ -185,8 +184,7 @@ def _series_of(plan: str) -> int:
 
 
 def default_repeats(before: Sequence[Record]) -> int:
-    """As many runs as there are to compare with: for a given number of runs in all the ratio is then known best. At
-    least three, because the spread of two is hardly known."""
+    """As many as there are to compare with, which tells the ratio best; the spread of two is hardly known."""
     measured = sum(record.throughput is not None for record in before)
     return min(max(measured, FEWEST_RUNS), MOST_RUNS)
 

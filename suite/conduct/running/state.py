@@ -36,9 +36,8 @@ def states(manifests: Iterable[Manifest], root: Path) -> list[tuple[Manifest, Ru
 
 
 def state_of(root: Path, manifest: Manifest) -> RunState:
-    """How far the run is that ``manifest`` asks for, judged from its bundle. Other drivers may be at work on the same
-    folder: before anything is done about it, it is to be looked at again under its lock
-    (``suite.conduct.running.attic``)."""
+    """How far the run is, by its bundle; other drivers may be at work there, so that only a look under its lock
+    (``suite.conduct.running.attic``) allows to change it."""
     path = root / manifest.run.id
     if not path.exists():
         return "to run"
