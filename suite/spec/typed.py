@@ -3,7 +3,6 @@
 The bounds are beyond any machine, and within what formulas can take.
 """
 
-import math
 import re
 from collections.abc import Sequence
 from datetime import datetime, timezone
@@ -40,22 +39,12 @@ def first_beyond(value: Any) -> tuple[str, ...] | None:
         if isinstance(part, dict):
             left += [((*path, str(name)), inner) for name, inner in part.items()]
         elif isinstance(part, (list, tuple)):
-            if not _all_small(part):
+            # the lengths of samples may be a million whole numbers
+            if not all(type(inner) is int and -MOST <= inner <= MOST for inner in part):
                 left += [((*path, str(position)), inner) for position, inner in enumerate(part)]
-        elif not _is_small(part):
+        elif isinstance(part, (int, float)) and not abs(part) <= MOST:  # NaN too
             return path
     return None
-
-
-def _is_small(value: Any) -> bool:
-    if isinstance(value, float):
-        return math.isfinite(value) and abs(value) <= MOST
-    return not isinstance(value, int) or abs(value) <= MOST
-
-
-def _all_small(values: Any) -> bool:
-    """Whether a long list of whole numbers is: as the lengths of samples are, of which there may be a million."""
-    return all(type(value) is int for value in values) and all(-MOST <= value <= MOST for value in values)
 
 
 _DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?")

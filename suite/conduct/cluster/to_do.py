@@ -45,18 +45,11 @@ def to_do(manifests: Sequence[Manifest], root: Path, retry_failed: bool, also_re
 def _list_of(root: Path, manifest: Manifest, retry_failed: bool, also_rendered: bool) -> str | None:
     """The list of ``ToDo`` that a run belongs to; ``None`` where it is still to be done."""
     state = state_of(root, manifest)
-    if state == "to run":
-        return _with_cluster(root, manifest.run.id, also_rendered)
     if state == "failed before":
         return None if retry_failed else "failed"
-    return {"done": "done", "running": "under_way"}.get(state)
-
-
-def _with_cluster(root: Path, run_id: str, also_rendered: bool) -> str | None:
-    """The same for a run without a bundle, by what the cluster says of an earlier submission."""
-    path = submission_path(root, run_id)
-    if not path.exists():
-        return None
+    path = submission_path(root, manifest.run.id)
+    if state != "to run" or not path.exists():
+        return {"done": "done", "running": "under_way"}.get(state)
     submission = read_submission(path)
     if submission.submitted is None and not also_rendered:
         return None
