@@ -20,12 +20,14 @@ class Column(NamedTuple):
     cells: Sequence[str]
     rank: int = 0
     left: bool = False
+    #: whether its text is never broken
+    whole: bool = False
 
     @property
     def least(self) -> int:
         """As narrow as it fairly can be, with the gap after it."""
         width = max(map(len, (self.title, *self.cells)))
-        return (min(width, _FAIR) if self.left else width) + _GAP
+        return (min(width, _FAIR) if self.left and not self.whole else width) + _GAP
 
 
 def grid_lines(columns: Sequence[Column], most: int | None) -> Iterator[str]:
@@ -37,9 +39,8 @@ def grid_lines(columns: Sequence[Column], most: int | None) -> Iterator[str]:
         shown.remove(column)
     table = Table(box=None, padding=(0, _GAP, 0, 0), pad_edge=False)
     for column in shown:
-        table.add_column(
-            column.title, justify="left" if column.left else "right", no_wrap=not column.left, overflow="fold"
-        )
+        side, is_broken = "left" if column.left else "right", column.left and not column.whole
+        table.add_column(column.title, justify=side, no_wrap=not is_broken, overflow="fold")
     for cells in zip(*(column.cells for column in shown), strict=True):
         table.add_row(*cells)
     # With a height rich does not ask the terminal for its own size.

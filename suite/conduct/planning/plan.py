@@ -217,23 +217,15 @@ def _allowed(request: Request, points: list[Point]) -> list[Point]:
 def _layout_requests(request: Request, driver: BackendDriver, ranks: int) -> Iterator[LayoutRequest]:
     if ranks % request.nodes:
         raise UsageError(f"{ranks} ranks do not divide over {request.nodes} nodes")
-    choices = request.layout
-    crossed = {
-        name: getattr(choices, name) if name in driver.settings and getattr(choices, name) else (None,)
-        for name in chosen(Layout, "compare")
-    }
-    plain = {
-        name: getattr(choices, name)
-        for name in (*chosen(Layout, "automatic"), *chosen(Layout, "switch"))
-        if name in driver.settings
-    }
+    known = {name: value for name, value in request.layout if name in driver.settings}
+    crossed = {name: known.pop(name, None) or (None,) for name in chosen(Layout, "compare")}
     for values in product(*crossed.values()):
         yield LayoutRequest(
             nodes=request.nodes,
             devices_per_node=ranks // request.nodes,
             device_memory_bytes=request.device_memory_bytes,
             **dict(zip(crossed, values, strict=True)),
-            **plain,
+            **known,
         )
 
 
