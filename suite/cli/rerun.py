@@ -13,7 +13,7 @@ from suite.cli.options.launchers import Where
 from suite.cli.options.reading import confirmed, print_json, unpacked_path
 from suite.conduct.planning.machine import Machine, require_same_variables
 from suite.conduct.planning.plan import Plan
-from suite.conduct.running.display import crowd_view, live_view, print_rerun
+from suite.conduct.running.display import print_rerun, session_view
 from suite.conduct.running.ledger import Settings
 from suite.conduct.running.outcome_line import outcome_line
 from suite.conduct.running.pursuit import Pursuit
@@ -110,7 +110,7 @@ def rerun(
     machine, launcher = where.open(wanted.measure.device, tuple(dict.fromkeys(row.backend.name for row in rows)))
     image, *images = [_image(row, machine, force) for row in rows]
     where.warn_if_busy(machine, launcher)
-    view = live_view(to_stderr=as_json) if len(rows) == 1 else crowd_view(as_json)
+    view = session_view(as_json, is_crowd=len(rows) > 1)
     settings = Settings(root=runs, python=machine.python, pythons=machine.pythons)
     work_on = partial(run_plan, settings=settings, launcher=launcher, view=view)
     others: list[Plan] = []

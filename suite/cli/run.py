@@ -82,7 +82,7 @@ def run(
 
         require_containers(machine, parallel)
         machine = machine.model_copy(update={"manner": (*machine.manner, f"{parallel}-at-once")})
-    work = work.installed(machine).in_environments(machine)
+    work = work.on(machine)
     source = context.get_parameter_source("ranks")
     if work.preset and source is not None and source.name == "ENVIRONMENT":
         ranks = None  # a default of this machine, where the preset has its own
@@ -139,8 +139,7 @@ def run(
         budget_seconds=budget_seconds,
         retry_failed=session.retry_failed,
     )
-    is_crowd = parallel > 1 or bool(plan.seats)
-    view = display.crowd_view(as_json) if is_crowd else display.live_view(to_stderr=as_json)
+    view = display.session_view(as_json, is_crowd=parallel > 1 or bool(plan.seats))
     way: Way = one_by_one
     if parallel > 1:
         way = partial(side_by_side, slots=Slots(machine.device_names, parallel))

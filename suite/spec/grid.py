@@ -39,8 +39,8 @@ def grid_lines(columns: Sequence[Column], most: int | None) -> Iterator[str]:
         shown.remove(column)
     table = Table(box=None, padding=(0, _GAP, 0, 0), pad_edge=False)
     for column in shown:
-        side, is_broken = "left" if column.left else "right", column.left and not column.whole
-        table.add_column(column.title, justify=side, no_wrap=not is_broken, overflow="fold")
+        is_whole = column.whole or not column.left
+        table.add_column(column.title, justify="left" if column.left else "right", no_wrap=is_whole, overflow="fold")
     for cells in zip(*(column.cells for column in shown), strict=True):
         table.add_row(*cells)
     # With a height rich does not ask the terminal for its own size.

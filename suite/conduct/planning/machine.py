@@ -159,10 +159,6 @@ class Machine(Frozen):
         """The interpreter of a backend's ranks."""
         return self.pythons.get(backend, self.python)
 
-    def environments(self, backend: str) -> list[str]:
-        """Those of a backend that are compared (``Backend.label``), or the backend itself."""
-        return [name for name in self.pythons if name.startswith(f"{backend}@")] or [backend]
-
     def stacks(self, backends: Iterable[str]) -> dict[str, dict[str, str]]:
         """Versions of each backend's packages. Raises UsageError when one lacks or the stack cannot be measured."""
         found = {}

@@ -6,7 +6,7 @@ from contextlib import suppress
 from io import StringIO
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 from suite.conduct.planning.plan import Plan
 from suite.conduct.running.outcome_line import doubt, outcome_line
@@ -26,20 +26,12 @@ if TYPE_CHECKING:
 RATE = "samples/s [95 %]"
 
 
-def live_view(to_stderr: bool = False) -> View:
-    """A live line on a terminal, plain lines elsewhere."""
-    stream = _stream(to_stderr)
+def session_view(to_stderr: bool, is_crowd: bool) -> View:
+    """A live line on a terminal, plain lines elsewhere and for runs side by side; nothing with -q."""
+    stream = StringIO() if is_quiet() else sys.stderr if to_stderr else sys.stdout
+    if is_crowd:
+        return CrowdView(stream)
     return LiveView(stream) if stream.isatty() else PlainView(stream)
-
-
-def crowd_view(to_stderr: bool = False) -> View:
-    """Lines, for runs side by side."""
-    return CrowdView(_stream(to_stderr))
-
-
-def _stream(to_stderr: bool) -> TextIO:
-    """Where a session is shown at work; nowhere with -q."""
-    return StringIO() if is_quiet() else sys.stderr if to_stderr else sys.stdout
 
 
 def results(plan: Plan, root: Path) -> "ReportModel":
