@@ -92,10 +92,10 @@ def _rotary(config: Config, defaults: _Defaults) -> dict[str, Any]:
     for key in ("attention_bias", "mlp_bias", "use_sliding_window"):
         _expect(config, key, False)
     if _or(config, "hidden_act", lambda: "silu") not in ("silu", "swish"):
-        raise UsageError(f"hidden_act {_shown(config['hidden_act'])} is not supported: a shape's gated MLP has silu")
+        raise _unsupported(config, "hidden_act", "a shape's gated MLP has silu")
     kinds = config.get("layer_types")
     if kinds is not None and (not isinstance(kinds, list) or any(kind != "full_attention" for kind in kinds)):
-        raise UsageError(f"layer_types {_shown(kinds)} is not supported: every block of a shape has full attention")
+        raise _unsupported(config, "layer_types", "every block of a shape has full attention")
     head_width = _or(config, "head_dim", lambda: defaults.head_dim)
     if head_width is not None:
         head_width = _whole({"head_dim": head_width}, "head_dim")
@@ -153,38 +153,29 @@ def _dense(config: Config, defaults: _Defaults) -> dict[str, Any]:
 
 def _mixtral(config: Config) -> dict[str, Any]:
     if config.get("sliding_window") is not None:
-        raise UsageError(
-            f"sliding_window {_shown(config['sliding_window'])} is not supported: every block of a shape has full "
-            "attention"
-        )
+        raise _unsupported(config, "sliding_window", "every block of a shape has full attention")
+    experts = _experts(config, "num_local_experts", "num_experts")
     defaults = _Defaults(positions=131072, kv_heads=8, rope_theta=1e6, norm_epsilon=1e-5)
-    experts = {
-        "count": _experts(config, "num_local_experts", "num_experts"),
-        "per_token": _whole(config, "num_experts_per_tok"),
-    }
     return {**_dense(config, defaults), "experts": experts}
 
 
 def _qwen3_moe(config: Config) -> dict[str, Any]:
     step = _or(config, "decoder_sparse_step", lambda: 1)
     if step != 1 or isinstance(step, bool):
-        raise UsageError(f"decoder_sparse_step {_shown(step)} is not supported: every block of a shape has experts")
+        raise _unsupported(config, "decoder_sparse_step", "every block of a shape has experts")
     if _or(config, "mlp_only_layers", list) != []:
-        raise UsageError(
-            f"mlp_only_layers {_shown(config['mlp_only_layers'])} is not supported: every block of a shape has experts"
-        )
-    experts = {
-        "count": _experts(config, "num_experts", "num_local_experts"),
-        "per_token": _whole(config, "num_experts_per_tok"),
-        "normalise": _or(config, "norm_topk_prob", lambda: False),
-    }
+        raise _unsupported(config, "mlp_only_layers", "every block of a shape has experts")
+    experts = _experts(config, "num_experts", "num_local_experts")
+    experts["normalise"] = _or(config, "norm_topk_prob", lambda: False)
     fields = _rotary(config, _Defaults(positions=32768, kv_heads=4))
     return {**fields, "ffn": _whole(config, "moe_intermediate_size"), "experts": experts}
 
 
-def _experts(config: Config, key: str, other: str) -> int:
-    """How many there are; some versions of transformers write one family's under the other's name."""
-    return _whole(config, other if key not in config and other in config else key)
+def _experts(config: Config, key: str, other: str) -> dict[str, Any]:
+    """Some versions of transformers write one family's under the other's name."""
+    return _wholes(
+        config, count=other if key not in config and other in config else key, per_token="num_experts_per_tok"
+    )
 
 
 _READERS: dict[str, Callable[[Config], dict[str, Any]]] = {
@@ -237,7 +228,11 @@ def _or(config: Config, key: str, default: Callable[[], Any]) -> Any:
 
 def _expect(config: Config, key: str, wanted: bool) -> None:
     if config.get(key) not in (None, wanted):
-        raise UsageError(f"{key} {_shown(config[key])} is not supported: the parameter counts hold for {wanted!r} only")
+        raise _unsupported(config, key, f"the parameter counts hold for {wanted!r} only")
+
+
+def _unsupported(config: Config, key: str, why: str) -> UsageError:
+    return UsageError(f"{key} {_shown(config[key])} is not supported: {why}")
 
 
 def _shown(value: Any) -> str:

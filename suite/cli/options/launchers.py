@@ -90,16 +90,13 @@ class Where(DockerOptions, Choice):
 
 
 def _open_local(where: Where, device: str, backends: Sequence[str], planning: bool) -> tuple[Machine, Launcher]:
-    start = find_start(where.start)
-    settings = settings_of(where, DockerSettings)
-    ids = settings.gpu_ids
+    start, settings = find_start(where.start), settings_of(where, DockerSettings)
     asked = read_interpreters(where.python or (), compares=True)
-    machine = look_at_machine(asked.usual or sys.executable, device, planning, ids)
-    given = settings.env
+    machine = look_at_machine(asked.usual or sys.executable, device, planning, settings.gpu_ids)
     pythons = {seat: path for name in backends for seat, path in asked.seats(name).items()}
-    machine = machine.model_copy(update={"pythons": pythons, "variables": measured_with(given)})
+    machine = machine.model_copy(update={"pythons": pythons, "variables": measured_with(settings.env)})
     _require_idle(where, machine, planning)
-    env = {**given, **(REQUIRE_IDLE if where.require_idle else {})}
+    env = {**settings.env, **(REQUIRE_IDLE if where.require_idle else {})}
     return machine, LocalLauncher(gpus=machine.device_names, env=env, start=start)
 
 

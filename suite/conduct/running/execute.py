@@ -136,8 +136,11 @@ def execute(
                 began = time.monotonic()
                 try:
                     outcome = launcher.run(job, bundle.path, lambda event: on_event(event) if is_shown(event) else None)
-                except LauncherUnavailable as error:
-                    away, outcome = error, _without_launcher(job, error, time.monotonic() - began)
+                except LauncherUnavailable as error:  # nobody saw the run end: it is done again, as if interrupted
+                    codes: dict[int, int | None] = dict.fromkeys(range(job.ranks))
+                    failure, spent = Failure(kind="interrupted", evidence=(str(error),)), time.monotonic() - began
+                    outcome = Outcome(status="interrupted", exit_codes=codes, elapsed_seconds=spent, failure=failure)
+                    away = error
                 outcome = _by_full_disk(outcome, spare)
                 spare.close()
                 if outcome.failure is not None:
@@ -175,10 +178,3 @@ def _by_full_disk(outcome: Outcome, spare: SpareRoom) -> Outcome:
     return outcome.model_copy(
         update={"failure": outcome.failure.model_copy(update={"kind": "disk_full", "evidence": evidence})}
     )
-
-
-def _without_launcher(job: Job, error: LauncherUnavailable, seconds: float) -> Outcome:
-    """Nobody saw the run end, so it is done again as one that was interrupted."""
-    failure = Failure(kind="interrupted", evidence=(str(error),))
-    codes: dict[int, int | None] = dict.fromkeys(range(job.ranks))
-    return Outcome(status="interrupted", exit_codes=codes, elapsed_seconds=seconds, failure=failure)
