@@ -142,7 +142,7 @@ class Work(LayoutOptions, WorkloadOptions, Measuring, What):
             "track": self.track,
             "precision": self.dtype,
         }
-        preset, common, usual = self._preset, self._common(machine), (machine.usual_workload, machine.usual_precision)
+        preset, common = self._preset, self._common(machine)
         found: list[Request] = []
         lines: dict[str, None] = {}
         for count, layout in product(nodes, layouts_asked(self, self.layout or ())):
@@ -150,7 +150,7 @@ class Work(LayoutOptions, WorkloadOptions, Measuring, What):
             given = checked(partial(GivenOptions.model_validate, {**options, **on}))
             asked = {**common, "layout": layout}
             if preset is None:
-                found.append(checked(partial(cross_product, given, asked, *usual)))
+                found.append(checked(partial(cross_product, given, asked)))
             else:
                 found += checked(partial(preset_requests, preset, given, asked))
                 lines |= dict.fromkeys(replaced(preset, given, asked))

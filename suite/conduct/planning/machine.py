@@ -24,7 +24,6 @@ from suite.launch.probe import (
     why_no_gpu,
 )
 from suite.spec.base import Frozen, UsageError
-from suite.spec.device import Precision
 from suite.spec.manifest import Manifest
 from suite.spec.redaction import public_variables
 from suite.theory.memory import generating_floor, memory_floor
@@ -56,16 +55,6 @@ class Machine(Frozen):
     manner: tuple[str, ...] = Field(default=(), description="how ranks are started, where that is not the usual way")
     limited_by: str | None = Field(default=None, description="what was asked for that leaves so few of the GPUs")
     holder: ClassVar[str] = "interpreter with --python"
-
-    @property
-    def usual_workload(self) -> str:
-        """The workload that is meant for such a device."""
-        return "trlx-ds-chat" if self.device == "cuda" else "cpu"
-
-    @property
-    def usual_precision(self) -> Precision:
-        """bf16 on a GPU; a CPU computes in fp32."""
-        return "bf16" if self.device == "cuda" else "fp32"
 
     def require_room(self, ranks: int, force: bool, nodes: int = 1, threads: int = 1) -> None:
         """Raises UsageError for several nodes, for more ranks than devices, and without ``force`` for ranks of so many

@@ -97,14 +97,14 @@ class GivenOptions(Frozen):
     precision: Precision | None = None
 
 
-def cross_product(
-    given: GivenOptions, common: Mapping[str, Any], usual_workload: str, usual_precision: Precision
-) -> Request:
-    """The request of a session without a preset. ``common``: the fields of ``Request`` that ``given`` has not, its
-    ``measure`` without the precision. Raises UsageError for unknown names and ValidationError for values that do not
-    fit."""
+def cross_product(given: GivenOptions, common: Mapping[str, Any]) -> Request:
+    """The request of a session without a preset, for work and a precision that its device is meant for. ``common``: the
+    fields of ``Request`` that ``given`` has not, its ``measure`` without the precision. Raises UsageError for unknown
+    names and ValidationError for values that do not fit."""
+    on_gpus = common["measure"]["device"] == "cuda"
     sizes = chosen_sizes(given.sizes, given.ladder, given.shape_files)
-    return _made(given, common, find_workload(usual_workload), usual_precision, sizes=sizes, ranks=(1,))
+    usual = find_workload("trlx-ds-chat" if on_gpus else "cpu")
+    return _made(given, common, usual, "bf16" if on_gpus else "fp32", sizes=sizes, ranks=(1,))
 
 
 def _made(
