@@ -118,13 +118,11 @@ def rerun_plan(
     They belong together by the plan's id, which says how many they are to be: where fewer were done, the series is gone
     on with; where all were, a new one begins, unless the last is to be extended to so many.
     """
-    prefix, present = _row_there(manifest, root, image, manner)
-    latest, begun = _latest_series(manifest, present)
+    prefix, latest, begun, following = _last_rerun(manifest, root, image, manner)
     plans = {each.run.plan for each in begun.values()}
     done = sum(state_of(root, each) in ("done", "failed before") for each in begun.values())
     if not begun or not (extend or (done < runs and plans == {f"rerun-{latest}-of-{runs}"})):
         latest, begun = latest + 1, {}
-    following = max(present, default=0) + 1
     new = [
         _repeat(manifest, prefix, repeat, f"rerun-{latest}-of-{runs}")
         for repeat in range(following, following + runs - len(begun))
@@ -137,12 +135,10 @@ def first_by_rule(
     manifest: Manifest, root: Path, rule: Stopping, unfinished: Callable[[Manifest], bool], image: str | None = None
 ) -> Manifest:
     """The first run of a series that gets runs by ``rule``: of the last one where that is ``unfinished``, else new."""
-    prefix, present = _row_there(manifest, root, image)
-    latest, begun = _latest_series(manifest, present)
+    prefix, latest, begun, following = _last_rerun(manifest, root, image)
     first = begun[min(begun)] if begun else None
     if first is not None and first.run.stopping == rule and unfinished(first):
         return first
-    following = max(present, default=0) + 1
     return _repeat(manifest, prefix, following, f"rerun-{latest + 1}-by-rule", rule)
 
 
@@ -151,30 +147,26 @@ def _repeat(manifest: Manifest, prefix: str, repeat: int, plan: str, rule: Stopp
     return manifest.model_copy(update={"run": manifest.run.model_copy(update=changes)})
 
 
-def _row_there(
+def _last_rerun(
     manifest: Manifest, root: Path, image: str | None, manner: Sequence[str] = ()
-) -> tuple[str, dict[int, Bundle | Submission]]:
-    """What the ids of the row's runs begin with on the host or in that image, and its runs under ``root``."""
-    row = row_of(
-        run_id(manifest.backend.label, manifest.size.name, manifest.layout.ranks, manifest.hash, 1, image, manner)
-    )
-    found: dict[int, Bundle | Submission] = {}
+) -> tuple[str, int, dict[int, Manifest], int]:
+    """What the ids of the row's runs begin with on the host or in that image, the number of its last rerun under
+    ``root`` (0: none), that one's runs by their repeat, and the first repeat that is free."""
+    name, ranks = manifest.size.name, manifest.layout.ranks
+    row = row_of(run_id(manifest.backend.label, name, ranks, manifest.hash, 1, image, manner))
+    present: dict[int, Bundle | Submission] = {}
     for repeat, path in by_repeat(root / FOLDER, row, ".json").items():
         with suppress(UsageError):
-            found[repeat] = read_submission(path)
-    return row, {**found, **{repeat: Bundle(path) for repeat, path in by_repeat(root, row).items()}}
-
-
-def _latest_series(manifest: Manifest, present: Mapping[int, Bundle | Submission]) -> tuple[int, dict[int, Manifest]]:
-    """Number of the last rerun of a row, 0 where there is none, and its runs by their repeat."""
+            present[repeat] = read_submission(path)
+    present |= {repeat: Bundle(path) for repeat, path in by_repeat(root, row).items()}
     series: dict[int, dict[int, Manifest]] = {}
-    for repeat, bundle in present.items():
+    for repeat, each in present.items():
         with suppress(DamagedBundle):
-            found = bundle.manifest() if isinstance(bundle, Bundle) else bundle.manifest
+            found = each.manifest() if isinstance(each, Bundle) else each.manifest
             if found.hash == manifest.hash and (number := _series_of(found.run.plan)):
                 series.setdefault(number, {})[repeat] = found
     latest = max(series, default=0)
-    return latest, series.get(latest, {})
+    return row, latest, series.get(latest, {}), max(present, default=0) + 1
 
 
 def _series_of(plan: str) -> int:
