@@ -78,9 +78,10 @@ def run(
     wanted = ("cuda" if work.is_for_gpus else "auto") if device is None else device
     machine, launcher = where.open(wanted, work.backends, planning=dry_run)
     if parallel > 1:
-        from suite.conduct.running.side_by_side import Slots, require_containers, side_by_side
+        if where.launcher != "docker":
+            raise UsageError(f"--parallel {parallel} keeps runs apart in containers: add --launcher docker")
+        from suite.conduct.running.side_by_side import Slots, side_by_side
 
-        require_containers(machine, parallel)
         machine = machine.model_copy(update={"manner": (*machine.manner, f"{parallel}-at-once")})
     work = work.on(machine)
     source = context.get_parameter_source("ranks")
