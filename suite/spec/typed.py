@@ -68,7 +68,7 @@ def seconds(option: str, text: str) -> float:
 
 
 def size(option: str, text: str) -> int:
-    """``16g``, ``512m``, ``1.5GiB`` in bytes (units of 1024). Raises UsageError for else and beyond an exbibyte."""
+    """``16g``, ``512m``, ``1.5GiB`` in bytes (units of 1024). Raises UsageError for others, and beyond an exbibyte."""
     match = _match(_SIZE, text)
     if match is None:
         raise UsageError(f"{option} {shown(text)} is no size; write 512m, 16g or 1.5g")

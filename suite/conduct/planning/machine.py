@@ -149,7 +149,7 @@ class Machine(Frozen):
         return self.pythons.get(backend, self.python)
 
     def stacks(self, backends: Iterable[str]) -> dict[str, dict[str, str]]:
-        """Versions of each backend's packages. Raises UsageError when one lacks or the stack cannot be measured."""
+        """Versions of each backend's packages. Raises UsageError when one is missing or cannot be measured."""
         found = {}
         for name in backends:
             versions = self.versions(name)
