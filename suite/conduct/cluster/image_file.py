@@ -22,7 +22,7 @@ def content_name(image: str) -> str:
 
 
 def file_digest(path: Path) -> str:
-    """``sha256:...`` of a file, known by size, time and inode afterwards. Raises UsageError where it is not readable."""
+    """``sha256:...`` of a file, known by size, time and inode later. Raises UsageError where it is not readable."""
     try:
         opened = open_plain(path, f"--image {path}", None, by_user=True)
     except FileNotFoundError as error:
