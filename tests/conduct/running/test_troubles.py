@@ -253,7 +253,7 @@ def test_a_request_to_stop_while_the_record_is_derived_loses_nothing(run, bundle
         script = {"at": {"iteration": 0, "do": "hang"}}
         monkeypatch.setattr(LiveView, "event", lambda self, event: os.kill(os.getpid(), signal.SIGINT))
 
-    def derive_and_be_stopped(bundle: Bundle, is_over: bool) -> object:
+    def derive_and_be_stopped(bundle: Bundle, is_over: bool = False) -> object:
         os.kill(os.getpid(), signal.SIGINT)
         return derive(bundle, is_over=is_over)
 
