@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from suite.conduct.planning.machine import look_at_machine
-from suite.conduct.planning.plan import make_plan
+from suite.conduct.planning.plan import make_joint_plan
 from suite.conduct.planning.request import Request
 from suite.conduct.running.execute import make_job
 from suite.launch.local import LocalLauncher, free_port, rank_variables
@@ -46,7 +46,7 @@ def one_manifest(
         measure=Measure(device=device, precision=precision, iterations=iterations),
         repeats=1,
     )
-    return make_plan(request, machine.stacks([backend])).manifests[0]
+    return make_joint_plan((request,), machine.stacks([backend])).manifests[0]
 
 
 def run_ranks(what: str, manifest: Manifest, *arguments: object) -> dict:

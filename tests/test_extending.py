@@ -19,10 +19,8 @@ TOY_PHASE = (
     '{"name": "spread", "label": "toy spread", "colour": "#D55E00", "tokens": ["response_tokens"], "optional": true}'
 )
 TOY_LINE = '"toy": {"driver": "suite.backends.toy:Toy", "worker": "suite.worker.engines.toy.engine:ToyEngine"},'
-TURNS = (
-    'talks: Annotated[int, Declared("--talks", "talks of a sample", written="when set", feature="talks of {}")] = 1\n'
-)
-FUSED = 'fused: Annotated[bool, Declared("--fused", "fuse it", "switch", label="fused", written="when set")] = False\n'
+TURNS = 'talks: Annotated[int, Later("--talks", "talks of a sample", feature="talks of {}")] = 1\n'
+FUSED = 'fused: Annotated[bool, Later("--fused", "fuse it", "switch", label="fused")] = False\n'
 TIMED = '        with recorder.phase("spread"):\n            pass\n'
 #: file, text in it, and what is written in front of that
 EDITS = [

@@ -1,6 +1,4 @@
-"""What the driver must know of a stack: what it needs, which layouts it takes, how its worker is started; and what all
-have in common, such as generation by vLLM and split placement.
-"""
+"""What the driver must know of a stack, and what all have in common, as generation by vLLM and split placement."""
 
 import json
 from collections.abc import Mapping
@@ -46,6 +44,8 @@ class BackendDriver:
     environment: str | None = None
     #: how to get a stack that cannot be installed beside the engines, for doctor and refusals
     installation: str | None = None
+    #: the first major version that has what it takes from there
+    oldest_transformers = 0
 
     @property
     def takes_turns(self) -> bool:
@@ -65,9 +65,16 @@ class BackendDriver:
         """Why this stack cannot run the work so; empty when it can."""
         raise NotImplementedError
 
+    def wrong_versions(self, versions: Mapping[str, str | None]) -> list[str]:
+        """Why the versions found, by package, can do no work; nothing of one that is not known."""
+        found, oldest = versions.get("transformers"), self.oldest_transformers
+        if found is None or int(found.split(".")[0]) >= oldest:
+            return []
+        return [f"the {self.name} backend needs transformers {oldest} or later, and finds {found}"]
+
     def versions_errors(self, workload: Workload, layout: Layout, versions: Mapping[str, str]) -> list[str]:
-        """Why the versions found, by package, cannot do this work in this layout although they can do other."""
-        return []
+        """Why they cannot do this work in this layout, although perhaps other."""
+        return self.wrong_versions(versions)
 
     def variables(self, measure: Measure) -> dict[str, str]:
         """Environment variables that the stack must find set before its process starts."""
@@ -83,24 +90,27 @@ class BackendDriver:
 
 
 class OnDeepSpeed(BackendDriver):
-    """One that imports DeepSpeed."""
+    """One that imports DeepSpeed, which looks for an accelerator; on a CPU run it must not find the machine's GPU."""
 
     def variables(self, measure: Measure) -> dict[str, str]:
-        """DeepSpeed looks for an accelerator by itself; on a CPU run it must not find the machine's GPU."""
         return {"DS_ACCELERATOR": "cpu"} if measure.device == "cpu" else {}
 
 
 class Trainer(BackendDriver):
-    """A stack's own trainer, whose ranks are data parallel. What it is measured with is declared; ``more_errors`` has
-    the rest."""
+    """A stack's own trainer. What it is measured with is declared; ``more_errors`` has the rest."""
 
     kind: BackendKind = "trainer"
     families: tuple[str, ...]
     #: those that it runs; empty: as ``extra_work`` says
     algorithms: tuple[str, ...] = ()
     precisions: tuple[str, ...] = ("fp32", "bf16", "fp16")
+    rewards: tuple[str, ...] = ("constant", "token-below", "pseudo")
     #: ids that the tokenizer keeps for itself: end, unknown and padding
     kept_tokens = 0
+    #: whether an optimizer step is of whole groups of samples
+    steps_by_group = False
+    one_node = False
+    is_data_parallel = True
     #: whether it trains the last layers alone where that is asked for, and has a hydra reference on the others
     trains_last_layers = False
 
@@ -124,7 +134,17 @@ class Trainer(BackendDriver):
         if measure.precision not in self.precisions:
             known = " and ".join(self.precisions)
             errors.append(f"{this} measures {known}, not {measure.precision}: --dtype {self.precisions[-1]}")
-        if layout.tensor > 1 or layout.pipeline > 1:
+        if workload.reward.kind not in self.rewards:
+            errors.append(f"{this} has a {' or '.join(self.rewards)} reward, not {workload.reward.kind}")
+        prompts, steps = workload.global_rollouts(layout.ranks) // workload.group, workload.optimizer_steps
+        if self.steps_by_group and prompts % steps:
+            errors.append(
+                f"{this} takes whole groups into a step, and {prompts} prompts do not divide into {steps} optimizer "
+                "steps; choose another --rollouts or --group"
+            )
+        if self.one_node and layout.nodes > 1:
+            errors.append(f"{this} is measured on one node; use --nodes 1")
+        if self.is_data_parallel and (layout.tensor > 1 or layout.pipeline > 1):
             errors.append(f"{this} is data parallel only: tensor and pipeline parallel must be 1")
         return errors + self.more_errors(size, workload, layout, measure)
 
@@ -137,25 +157,17 @@ class OneVersion(Trainer):
 
     #: the package, and the version or the line of versions whose methods these are
     hooked: tuple[str, str]
-    oldest_transformers = 0
 
     def wrong_versions(self, versions: Mapping[str, str | None]) -> list[str]:
-        """Why the versions found are not those; nothing of one that is not known."""
-        (package, known), errors = self.hooked, []
+        package, known = self.hooked
+        found, errors = versions.get(package), super().wrong_versions(versions)
         # a build may add its commit to the version
-        found, transformers = versions.get(package), versions.get("transformers")
-        if found is not None and not f"{found.partition('+')[0]}.".startswith(f"{known}."):
-            errors.append(
-                f"the {self.name} backend was made for {package} {known}, and finds {found}: {self.installation}"
-            )
-        if transformers is not None and int(transformers.split(".")[0]) < self.oldest_transformers:
-            oldest = self.oldest_transformers
-            errors.append(f"the {self.name} backend needs transformers {oldest} or later, and finds {transformers}")
-        return errors
-
-    def versions_errors(self, workload: Workload, layout: Layout, versions: Mapping[str, str]) -> list[str]:
-        """The same for all work."""
-        return self.wrong_versions(versions)
+        if found is None or f"{found.partition('+')[0]}.".startswith(f"{known}."):
+            return errors
+        return [
+            f"the {self.name} backend was made for {package} {known}, and finds {found}: {self.installation}",
+            *errors,
+        ]
 
     def stack_errors(self, python: str) -> list[str]:
         return self.wrong_versions(stack_versions(python, self.packages))
@@ -191,15 +203,6 @@ def unknown_work(driver: BackendDriver, workload: Workload) -> list[str]:
         return []
     words = " and no ".join(filter(None, (", no ".join(asked[:-1]), asked[-1])))
     return [f"the {driver.name} backend has no {words}, which workload {workload.name} asks for"]
-
-
-def without_turns(driver: BackendDriver, layout: Layout) -> str | None:
-    """Why rows of this stack and layout cannot take turns by iteration; null where they can."""
-    if layout.placement == "split":
-        return "its two sides work at the same time, on different iterations"
-    if driver.takes_turns:
-        return None
-    return "its work is done by processes of its own, which go on while its ranks wait"
 
 
 def stack_of(driver: BackendDriver, layout: Layout, versions: Mapping[str, str]) -> dict[str, str]:
@@ -251,10 +254,7 @@ def generation_errors(size: Shape, layout: Layout, measure: Measure) -> list[str
 
 
 def vllm_error(device: str, versions: Mapping[str, str | None], where: str, is_choice: bool = True) -> str | None:
-    """Why the ``versions`` found cannot generate on such a device, with what to do; None where they can.
-
-    ``where``: what holds the stack, in words; ``is_choice``: whether something else could generate.
-    """
+    """Why the ``versions`` found in ``where`` cannot generate on a device; ``is_choice``: something else could."""
     package, known = limits()["packages"][device], limits()["versions"]
     wanted, found = " or ".join(known), versions.get(package)
     way_out = "(docs/generation.md)" + (", or use --generation hf" if is_choice else "")

@@ -1,7 +1,5 @@
 """DeepSpeed: the suite's PPO iteration on a DeepSpeed engine around a Hugging Face model."""
 
-from collections.abc import Mapping
-
 from suite.backends import base
 from suite.spec.layout import Layout, LayoutRequest
 from suite.spec.manifest import Measure
@@ -17,8 +15,6 @@ ZERO_3_FROM_PARAMETERS = 3_000_000_000
 #: Weights are gathered for a whole generation by default only if they and the memory floor of generation leave the rest
 #: of the device to what the floor leaves out.
 GATHERED_SHARE_OF_DEVICE = 0.7
-#: The oldest major version of transformers that has the models and attention as the engine takes them.
-OLDEST_TRANSFORMERS = 5
 #: Families that the engine builds (suite/worker/engines/deepspeed/families.py has the same).
 FAMILIES = ("gpt2", "llama", "qwen2", "qwen3")
 
@@ -30,6 +26,7 @@ class DeepSpeed(base.OnDeepSpeed):
     kind: base.BackendKind = "engine"
     summary = "the suite's PPO iteration on DeepSpeed ZeRO and a Hugging Face model"
     packages: tuple[str, ...] = ("torch", "deepspeed", "transformers")
+    oldest_transformers = 5
     extra_work: tuple[str, ...] = ("lora_rank", "critic", "algorithm", "group", "lengths", "prompt_lengths")
     settings: tuple[str, ...] = (
         *("zero_stage", "recompute", "kernels", "gather_for_generation"),
@@ -68,18 +65,10 @@ class DeepSpeed(base.OnDeepSpeed):
         return floor + whole <= GATHERED_SHARE_OF_DEVICE * device_memory_bytes
 
     def errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> list[str]:
-        """Beyond divisibility: what the engine cannot do."""
         errors = base.engine_errors(size, measure) + family_errors(size) + base.placement_errors(layout)
         if layout.tensor > 1 or layout.pipeline > 1:
             errors.append("the deepspeed backend is data parallel only: tensor and pipeline parallel must be 1")
         return errors
-
-    def versions_errors(self, workload: Workload, layout: Layout, versions: Mapping[str, str]) -> list[str]:
-        """The same for all work; nothing where no version is known."""
-        found = versions.get("transformers")
-        if found is None or int(found.split(".")[0]) >= OLDEST_TRANSFORMERS:
-            return []
-        return [f"the deepspeed backend needs transformers {OLDEST_TRANSFORMERS} or later, and finds {found}"]
 
 
 def family_errors(size: Shape) -> list[str]:
@@ -101,10 +90,7 @@ def family_errors(size: Shape) -> list[str]:
 
 def zero_layout(size: Shape, workload: Workload, request: LayoutRequest, settings: tuple[str, ...]) -> Layout:
     """Data parallel; ZeRO-2, or ZeRO-3 to offload parameters, or on several ranks where DeepSpeed-Chat takes it or
-    ZeRO-2's memory floor leaves no room.
-
-    On one rank there is nothing to shard: ZeRO-3 would gather each layer from itself for every token.
-    """
+    ZeRO-2's memory floor leaves no room. On one rank ZeRO-3 would gather each layer from itself for every token."""
 
     def under(stage: int) -> Layout:
         if stage == 0 and request.bucket_elements:

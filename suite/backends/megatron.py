@@ -1,6 +1,7 @@
 """Megatron-Core: the suite's PPO iteration on a Megatron GPT model."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 
 from suite.backends import base
 from suite.spec.layout import Layout, LayoutRequest
@@ -39,21 +40,16 @@ class Megatron(base.BackendDriver):
         choices = [(tensor, expert) for tensor in tensors for expert in experts]
         if len(choices) == 1:
             return self._with_degrees(request, *choices[0], workload)
-        layouts = [
-            self._with_degrees(request, tensor, expert, workload)
-            for tensor, expert in choices
-            if self._divides(request, tensor, expert)
-        ]
+        layouts = []
+        for tensor, expert in choices:
+            if tensor == request.tensor or request.devices_per_node % tensor == 0:
+                with suppress(ValueError):  # the ranks do not divide into these degrees
+                    layouts.append(self._with_degrees(request, tensor, expert, workload))
         possible = [layout for layout in layouts if not layout_errors(size, workload, layout)]
         for layout in possible:
             if base.has_room(size, workload, layout, request.device_memory_bytes):
                 return layout
         return (possible or [self._with_degrees(request, tensors[0], experts[0], workload)])[-1]
-
-    @staticmethod
-    def _divides(request: LayoutRequest, tensor: int, expert: int) -> bool:
-        whole = request.devices_per_node % tensor == 0 or tensor == request.tensor
-        return whole and base.training_ranks(request) % (tensor * (request.pipeline or 1) * expert) == 0
 
     @staticmethod
     def _with_degrees(request: LayoutRequest, tensor: int, expert: int, workload: Workload) -> Layout:
@@ -79,7 +75,6 @@ class Megatron(base.BackendDriver):
         )
 
     def errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> list[str]:
-        """Beyond divisibility: what the engine cannot do."""
         errors = [*base.engine_errors(size, measure), *_family_errors(size, layout), *base.placement_errors(layout)]
         if workload.reference == "hydra":
             errors.append("the megatron backend keeps a full reference copy; use --reference full")

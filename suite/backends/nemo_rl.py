@@ -6,24 +6,24 @@ from suite.spec.manifest import Measure
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
 
-_REWARDS = ("constant", "pseudo")
-
 
 class NemoRl(OneVersion):
     """Its GRPO example on its DTensor policy (FSDP2) and vLLM, on the same devices in turn, on one node."""
 
     name = "nemo-rl"
     summary = "NeMo-RL's own GRPO trainer on FSDP2 and vLLM, timed by its own log"
-    #: What `suite backends`, `suite doctor`, the report and the documentation say of it.
     experimental = "never run"
     families = ("llama", "qwen2", "qwen3")
     algorithms = ("grpo",)
     precisions = ("bf16",)
+    rewards = ("constant", "pseudo")
+    steps_by_group = True
+    #: where its model is drawn
+    one_node = True
     extra_work: tuple[str, ...] = ("algorithm", "group")
     settings: tuple[str, ...] = ("recompute", "offload_parameters", "engine_memory")
     packages: tuple[str, ...] = ("torch", "transformers", "ray", "nemo-rl")
     hooked = ("nemo-rl", "0.7.0")
-    #: How to get the stack, for doctor and refusals.
     installation = (
         "NeMo-RL runs in its own image: --launcher docker or a cluster, with the image nemo-rl "
         "(docs/trainers/nemo-rl.md)"
@@ -38,18 +38,8 @@ class NemoRl(OneVersion):
         errors = []
         if measure.device != "cuda":
             errors.append("NeMo-RL runs on NVIDIA GPUs only; use --device cuda")
-        if layout.nodes > 1:
-            errors.append("the nemo-rl backend runs on one node, where its model is drawn; use --nodes 1")
         if workload.ppo_epochs != 1:
             errors.append(f"the nemo-rl backend goes over its samples once, not {workload.ppo_epochs} times")
-        if workload.reward.kind not in _REWARDS:
-            errors.append(f"the nemo-rl backend knows the rewards {', '.join(_REWARDS)}, not {workload.reward.kind}")
-        prompts = workload.global_rollouts(layout.ranks) // workload.group
-        if prompts % workload.optimizer_steps:
-            errors.append(
-                f"{prompts} prompts do not divide into {workload.optimizer_steps} optimizer steps, whose samples "
-                "NeMo-RL takes by the prompt; choose another --rollouts or --group"
-            )
         return errors
 
     def variables(self, measure: Measure) -> dict[str, str]:

@@ -21,6 +21,7 @@ class OpenRlhf(base.OneVersion, base.OnDeepSpeed):
     families = FAMILIES
     algorithms = ("ppo", "grpo", "rloo", "reinforce++")
     kept_tokens = 3
+    one_node = True
     packages: tuple[str, ...] = ("torch", "openrlhf", "deepspeed", "transformers", "ray")
     hooked = ("openrlhf", "0.11.2")
     environment = "openrlhf"
@@ -48,12 +49,9 @@ class OpenRlhf(base.OneVersion, base.OnDeepSpeed):
         )
 
     def more_errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> list[str]:
-        """Beyond what is declared."""
         errors = base.generation_errors(size, layout, measure) + base.placement_errors(layout)
         if measure.precision != "bf16" and (measure.precision, measure.device) != ("fp32", "cpu"):
             errors.append(f"OpenRLHF trains and generates in bf16, not {measure.precision}: --dtype bf16")
-        if layout.nodes > 1:
-            errors.append("openrlhf is measured on one node: --nodes 1")
         if layout.zero_stage not in (2, 3):
             errors.append(f"openrlhf is measured under ZeRO stage 2 or 3, not {layout.zero_stage}")
         if layout.generation != "vllm":

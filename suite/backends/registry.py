@@ -1,7 +1,5 @@
-"""The backends by name, those of the suite and those that other packages register, and the interpreter that holds each.
-
-A package adds one with an entry point of the group ``suite.backends`` that loads to a ``BackendDriver``.
-"""
+"""The backends by name, also those that packages register by an entry point of the group ``suite.backends`` that loads
+to a ``BackendDriver``, and the interpreter that holds each."""
 
 import json
 import os
@@ -64,8 +62,7 @@ def backends() -> dict[str, BackendDriver]:
 
 
 def find_backend(name: str) -> BackendDriver:
-    """The backend called ``name``; UsageError with the nearest names otherwise. Only its own module is imported, unless
-    packages have registered others, which may take its name."""
+    """The backend of this name; UsageError with the nearest names otherwise. Only its own module is imported."""
     if name in _declared() and not _registered():
         return _own(name)
     known = backends()

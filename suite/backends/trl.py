@@ -1,4 +1,4 @@
-"""TRL's own GRPO and RLOO trainers on Accelerate: on DeepSpeed's ZeRO, on torch's DDP or on FSDP2."""
+"""TRL's own GRPO, RLOO and PPO trainers on Accelerate: on DeepSpeed's ZeRO, on torch's DDP or on FSDP2."""
 
 from suite.backends.base import OnDeepSpeed, OneVersion, laid_out
 from suite.backends.deepspeed import FAMILIES, zero_layout
@@ -64,6 +64,31 @@ class TrlRloo(_Trl):
     name = "trl-rloo"
     algorithms = ("rloo",)
     summary = "TRL's own RLOO trainer on Accelerate: DeepSpeed ZeRO, DDP or FSDP2 (--engine)"
+
+
+class TrlPpo(_Trl):
+    """``trl.experimental.ppo.PPOTrainer``. Policy, value model and reference are three models."""
+
+    name = "trl-ppo"
+    summary = "TRL's own PPO trainer, in its last release, on Accelerate: DeepSpeed ZeRO or DDP (--engine)"
+    environment = "trl-ppo"
+    #: the last release with a PPO trainer
+    hooked = ("trl", "1.12.0")
+    oldest_transformers = 0
+    settings = ("engine", "zero_stage", "gather_for_generation", "offload_optimizer", "bucket_elements")
+    extra_work = ("critic",)
+    installation = "`make trl-ppo` installs it beside the engines, into an environment of its own"
+
+    def layout(self, size: Shape, workload: Workload, request: LayoutRequest) -> Layout:
+        """The same, but for FSDP2."""
+        if request.engine == "fsdp2":
+            raise ValueError("TRL's PPO trains on deepspeed or ddp, not fsdp2")
+        return super().layout(size, workload, request)
+
+    def more_errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> list[str]:
+        if workload.global_rollouts(layout.ranks) // layout.data * workload.new_tokens < 2:
+            return ["TRL whitens the advantages of a rank's own tokens, and there is one: choose --rollouts"]
+        return []
 
 
 def _check_engine_settings(request: LayoutRequest) -> None:

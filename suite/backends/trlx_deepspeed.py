@@ -18,6 +18,8 @@ class _Accelerate(Trainer, OnDeepSpeed):
     """Data parallel over all ranks; there is no recomputation."""
 
     families = ("gpt2", "opt", "llama")
+    #: it does not say which sample a reward scores
+    rewards = ("constant", "token-below")
     kept_tokens = 3
     trains_last_layers = True
     takes_turns = True
@@ -30,15 +32,12 @@ class _Accelerate(Trainer, OnDeepSpeed):
     )
 
     def more_errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> list[str]:
-        """Beyond what is declared."""
         errors = []
         unknown = [name for name in _NOT_BUILT if getattr(size, name) is not None]
         if unknown:
             errors.append(f"trlx builds its models with the defaults of {', '.join(unknown)}; {size.name} has its own")
         if workload.reference == "hydra" and not workload.trainable_layers:
             errors.append("trlx branches its hydra reference off below the trainable layers: train at least one layer")
-        if workload.reward.kind == "pseudo":
-            errors.append("trlx does not tell a reward which sample it scores, so it has no pseudo reward")
         return errors
 
     def versions_errors(self, workload: Workload, layout: Layout, versions: Mapping[str, str]) -> list[str]:

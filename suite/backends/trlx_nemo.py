@@ -1,6 +1,6 @@
 """trlx on NeMo-Megatron: trlx's own NeMoPPOTrainer, timed at its phase edges."""
 
-from suite.backends.base import BackendDriver, BackendKind, laid_out
+from suite.backends.base import Trainer, laid_out
 from suite.backends.trlx import branch_error, trlx_errors
 from suite.launch.probe import stack_versions
 from suite.spec.catalogue import data_file
@@ -17,12 +17,16 @@ APEX_VERSION = "0.1"
 SEQUENCE_MULTIPLE = 8
 
 
-class TrlxNemo(BackendDriver):
+class TrlxNemo(Trainer):
     """Tensor, sequence and data parallel with apex's distributed Adam; trlx's NeMo trainer has no pipeline."""
 
     name = "trlx-nemo"
-    kind: BackendKind = "trainer"
     takes_turns = True
+    families = ("gpt2",)
+    precisions = ("bf16",)
+    rewards = ("constant",)
+    trains_last_layers = True
+    is_data_parallel = False
     summary = "trlx's NeMoPPOTrainer on NeMo-Megatron 1.17; not run on a GPU yet"
     packages: tuple[str, ...] = ("torch", "nemo_toolkit", "apex", "pytorch-lightning", "transformers")
     settings: tuple[str, ...] = ("tensor", "pipeline", "sequence_parallel", "recompute")
@@ -51,13 +55,37 @@ class TrlxNemo(BackendDriver):
             **request.switches(self.settings),
         )
 
-    def errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> list[str]:
-        """Beyond divisibility: what trlx's trainer and NeMo cannot do, each with what to do about it."""
-        errors = _model_errors(size) + _work_errors(size, workload, layout)
+    def more_errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> list[str]:
+        """What trlx's trainer and NeMo cannot do, each with what to do about it."""
+        errors, positions = [], trained_positions(workload)
+        if not size.tied_embeddings:
+            errors.append(f"trlx-nemo ties output head and embedding; those of {size.name} are not tied")
+        if layout.pipeline > 1:
+            errors.append(
+                f"pipeline parallel {layout.pipeline}: trlx's NeMo trainer runs with 1 only "
+                "(it calls what only the last stage has); leave --pp out"
+            )
+        if layout.zero_stage or layout.offload_optimizer or layout.offload_parameters:
+            errors.append("ZeRO stages and offload belong to the DeepSpeed backends")
+        if layout.sequence_parallel and positions % layout.tensor:
+            errors.append(
+                f"trlx trains on {positions} positions a sample, not divisible by tensor parallel {layout.tensor}; "
+                "choose another --tp, or --no-sequence-parallel"
+            )
+        if positions > size.positions:
+            errors.append(
+                f"trlx trains on {positions} positions a sample, more than the {size.positions} of {size.name}"
+            )
+        if workload.new_tokens < 2:
+            errors.append(
+                "trlx's NeMo trainer leaves each response's first token out of its loss: force at least 2 tokens"
+            )
+        if workload.reference == "hydra":
+            errors.append("trlx's NeMo trainer swaps a full reference in from the host; use --reference full")
+        if workload.trainable_layers == 0:
+            errors.append("trlx's NeMo trainer trains at least one block; use --trainable-layers 1 or more")
         if measure.device != "cuda":
             errors.append("NeMo and apex run on NVIDIA GPUs only; use --device cuda")
-        if measure.precision != "bf16":
-            errors.append(f"trlx-nemo trains in bf16 (Megatron's O2), not {measure.precision}; use --dtype bf16")
         return errors
 
     def variables(self, measure: Measure) -> dict[str, str]:
@@ -89,42 +117,3 @@ def shipped_tensor(size: Shape) -> int:
 def trained_positions(workload: Workload) -> int:
     """Positions of one sequence in training: prompt, response, one end token, padding."""
     return -(-(workload.sequence_tokens + 1) // SEQUENCE_MULTIPLE) * SEQUENCE_MULTIPLE
-
-
-def _model_errors(size: Shape) -> list[str]:
-    if size.architecture != "gpt2":
-        return [f"trlx-nemo builds Megatron's GPT; {size.name} is of the {size.architecture} family"]
-    errors = []
-    if size.kv_heads != size.heads:
-        errors.append(f"Megatron's GPT has as many key-value heads as heads; {size.name} has {size.kv_heads}")
-    if not size.tied_embeddings:
-        errors.append(f"trlx-nemo ties output head and embedding; those of {size.name} are not tied")
-    return errors
-
-
-def _work_errors(size: Shape, workload: Workload, layout: Layout) -> list[str]:
-    errors = []
-    positions = trained_positions(workload)
-    if layout.pipeline > 1:
-        errors.append(
-            f"pipeline parallel {layout.pipeline}: trlx's NeMo trainer runs with 1 only "
-            "(it calls what only the last stage has); leave --pp out"
-        )
-    if layout.zero_stage or layout.offload_optimizer or layout.offload_parameters:
-        errors.append("ZeRO stages and offload belong to the DeepSpeed backends")
-    if layout.sequence_parallel and positions % layout.tensor:
-        errors.append(
-            f"trlx trains on {positions} positions a sample, not divisible by tensor parallel {layout.tensor}; "
-            "choose another --tp, or --no-sequence-parallel"
-        )
-    if positions > size.positions:
-        errors.append(f"trlx trains on {positions} positions a sample, more than the {size.positions} of {size.name}")
-    if workload.new_tokens < 2:
-        errors.append("trlx's NeMo trainer leaves each response's first token out of its loss: force at least 2 tokens")
-    if workload.reference == "hydra":
-        errors.append("trlx's NeMo trainer swaps a full reference in from the host; use --reference full")
-    if workload.trainable_layers == 0:
-        errors.append("trlx's NeMo trainer trains at least one block; use --trainable-layers 1 or more")
-    if workload.reward.kind != "constant":
-        errors.append(f"trlx-nemo knows the constant reward only, not {workload.reward.kind}")
-    return errors

@@ -2,7 +2,6 @@
 
 from suite.backends.base import OneVersion, laid_out
 from suite.spec.layout import Layout, LayoutRequest
-from suite.spec.manifest import Measure
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
 
@@ -16,7 +15,10 @@ class Verl(OneVersion):
     #: its vLLM servers look for a model's parts where GPT-2 has none
     families = ("llama", "qwen2", "qwen3")
     algorithms = ("ppo", "grpo")
+    #: scores are handed to it before the run
+    rewards = ("constant", "pseudo")
     kept_tokens = 3
+    steps_by_group = True
     environment = "verl"
     packages: tuple[str, ...] = ("torch", "transformers", "verl", "ray", "TransferQueue", "tensordict")
     hooked = ("verl", "0.9.1")
@@ -37,16 +39,3 @@ class Verl(OneVersion):
             generation="vllm",
             sampler=request.sampler or "own",
         )
-
-    def more_errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> list[str]:
-        """What verl would do otherwise than asked."""
-        errors = []
-        if workload.reward.kind == "token-below":
-            errors.append("verl's scores are handed to it before the run: a constant or pseudo reward")
-        prompts = workload.global_rollouts(layout.ranks) // workload.group
-        if prompts % workload.optimizer_steps:
-            errors.append(
-                f"verl's optimizer steps are of whole groups: {prompts} prompts do not divide into "
-                f"{workload.optimizer_steps}"
-            )
-        return errors

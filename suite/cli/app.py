@@ -74,8 +74,7 @@ class GroupedCommand(TyperCommand):
     """A command whose help has one table of options for each heading."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Spellings of the release before are taken too; the options of files come before those of the command line,
-        which replace them."""
+        """With spellings of the release before; options of files come before those of the command line."""
         words = todays_options(args)
         rest = super().parse_args(ctx, [*words])
         if ctx.resilient_parsing:
@@ -185,15 +184,8 @@ def argument_name(param: Any) -> str:
 
 
 def plain_record(param: Any, label: str, text: str) -> tuple[str, str]:
-    """A row of the table, in plain words.
-
-    Args:
-        param: the option or argument.
-        label: its names and its type, as Typer shows them.
-        text: its help, followed by its default.
-    """
-    # older versions of Typer escape brackets whether they are markup or not
-    text = re.sub(r"x>=(\d+)", r"at least \1", text.replace("\\[", "[").replace("  [", " ["))
+    """A row of the table in plain words, from an option's or argument's ``label`` and ``text`` as Typer shows them."""
+    text = re.sub(r"x>=(\d+)", r"at least \1", text.replace("  [", " ["))
     if param.param_type_name == "argument":
         return argument_name(param), text.removesuffix(" [required]")
     if getattr(param, "secondary_opts", ()):
@@ -309,6 +301,13 @@ class Commands(TyperGroup):
         """The command that a word names. Lists and completions of names never come here."""
         name, listed, rest = super().resolve_command(ctx, args)
         return name, listed and load(listed.name or "", self._table[listed.name or ""]), rest
+
+
+def submit_command(launcher: str) -> TyperCommand | TyperGroup:
+    """`suite submit LAUNCHER`."""
+    group = COMMANDS["submit"]
+    assert isinstance(group, Group)
+    return load(launcher, group.commands[launcher])
 
 
 def load(name: str, entry: Command | Group) -> TyperCommand | TyperGroup:

@@ -22,14 +22,8 @@ def backends(
         where = asked.of(name)
         has = stack_versions(where, driver.packages)
         errors = driver.stack_errors(where) if all(has.values()) else []
-        rows.append(
-            {
-                **{fact: getattr(driver, fact) for fact in ("name", "kind", "summary", "settings", "experimental")},
-                "python": where,
-                "packages": has,
-                "errors": errors,
-            }
-        )
+        facts = {fact: getattr(driver, fact) for fact in ("name", "kind", "summary", "settings", "experimental")}
+        rows.append({**facts, "python": where, "packages": has, "errors": errors})
     if as_json:
         print_json(rows)
         return

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import typer
 
 from suite.cli.main import INTERRUPTED
-from suite.cli.options.declare import flag, for_typer
+from suite.cli.options.declare import flag, in_groups, parameters_of
 from suite.cli.options.reading import check_numbers, print_json
 from suite.spec.terminal import UsageError, detail, printable, tell
 
@@ -32,11 +32,10 @@ _TELLING = {
 
 
 def command(function: Callable[..., int | None]) -> Callable[..., None]:
-    """Turn a function that returns an exit code, or raises what a user can cause, into a command, which has -q and -v
-    besides its own options."""
+    """A command, with -q and -v, of a function that returns an exit code or raises what a user can cause."""
 
     @functools.wraps(function)
-    def run(*args: Any, quiet: bool = False, verbose: bool = False, **kwargs: Any) -> None:
+    def run(*, quiet: bool = False, verbose: bool = False, **kwargs: Any) -> None:
         signal.signal(signal.SIGTERM, _as_interrupt)
         tell("everything" if verbose else "errors" if quiet else "notes")
         as_json = bool(kwargs.get("as_json"))
@@ -45,7 +44,7 @@ def command(function: Callable[..., int | None]) -> Callable[..., None]:
                 _held.append(held)
                 held.callback(_held.pop)
                 check_numbers(kwargs)
-                code = function(*args, **kwargs) or DONE
+                code = function(**in_groups(function, kwargs)) or DONE
         except KeyboardInterrupt:
             code = complain("interrupted; what was measured is kept", INTERRUPTED, as_json)
         except OSError as error:
@@ -58,9 +57,7 @@ def command(function: Callable[..., int | None]) -> Callable[..., None]:
                 detail(f"because of {type(cause).__name__}: {cause}")
         raise typer.Exit(code)
 
-    own = inspect.signature(function, eval_str=True).parameters.values()
-    shown = [for_typer(each.name, each.annotation, each.default) for each in own]
-    shown += [for_typer(name, bool, declared) for name, declared in _TELLING.items()]
+    shown = parameters_of(function, **_TELLING)
     run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
     run.__annotations__ = {each.name: each.annotation for each in shown}
     return run
@@ -72,8 +69,7 @@ def until_end(context: AbstractContextManager[Held]) -> Held:
 
 
 def complain(text: str, code: int = BAD_USAGE, as_json: bool = False) -> int:
-    """Print one line on standard error and give back the exit code; a program that asked for JSON gets the same as
-    JSON on standard output."""
+    """Print one line on standard error, or also JSON to a program that asked for it; the exit code."""
     line = printable(text[:_LONGEST_LINE])
     # into a full disk, or a pipe that is closed: the exit code alone tells
     with suppress(OSError):

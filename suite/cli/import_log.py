@@ -9,7 +9,6 @@ from suite.bundle.imported.store import import_log as imported
 from suite.bundle.imported.timers import Tool
 from suite.cli.exits import command
 from suite.cli.options.declare import argument, flag, option
-from suite.cli.options.fields import takes_groups
 from suite.cli.options.reading import checked, print_json
 from suite.report.formatting.numbers import counted, number
 from suite.spec.names import nearest
@@ -33,7 +32,6 @@ class What:
 
 
 @command
-@takes_groups
 def import_log(
     *,
     log: Path = argument("the log as it was published: a console's output, or a tracker's JSON"),

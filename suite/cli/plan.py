@@ -6,7 +6,7 @@ from typing import Any
 
 from suite.cli.exits import DONE, GATE_NOT_MET, command
 from suite.cli.options.declare import accelerators, argument, flag, group, option
-from suite.cli.options.fields import WorkloadOptions, takes_groups, workload_changes
+from suite.cli.options.fields import WorkloadOptions, workload_changes
 from suite.cli.options.plan_search import Searched, checked_rows, search, show_curves
 from suite.cli.options.reading import checked, print_json, require_place
 from suite.planner.ask import (
@@ -99,7 +99,6 @@ class Measured:
 
 
 @command
-@takes_groups
 def plan(
     *,
     files: Paths = argument("with --check: more files or folders in the published format", None, metavar="FILE"),
@@ -169,23 +168,19 @@ def plan(
             for asked in questions
         }
         return show_curves(questions[0], made, counts, as_json)
-    plans: list[dict[str, Any]] = []
-    fits = False
-    for asked in questions:
-        fits |= _answer(asked, place.devices, wishes.prices.of(asked.hardware.name), wanted, plans, as_json)
+    prices = [wishes.prices.of(asked.hardware.name) for asked in questions]
+    plans = [
+        _answer(asked, place.devices, price, wanted, as_json) for asked, price in zip(questions, prices, strict=True)
+    ]
     if as_json:
         print_json({"plans": plans})
-    return DONE if fits else GATE_NOT_MET
+    return DONE if any(each["options"] for each in plans) else GATE_NOT_MET
 
 
 def _answer(
-    asked: Question,
-    counts: list[int] | None,
-    price: float | None,
-    wanted: Searched,
-    plans: list[dict[str, Any]],
-    as_json: bool,
-) -> bool:
+    asked: Question, counts: list[int] | None, price: float | None, wanted: Searched, as_json: bool
+) -> dict[str, Any]:
+    """The plan of a backend, shown unless it is for the JSON."""
     fewest = fewest_devices(asked) if wanted.min_devices else None
     use = [fewest] if fewest is not None else (counts or [8])
     result = asked.plan(use, wanted.objective, price, wanted.top)  # type: ignore[arg-type]
@@ -194,9 +189,7 @@ def _answer(
         extra = {"min_devices": fewest, "min_devices_without_offload": fewest_devices(without_offload(asked))}
     if wanted.max_batch:
         extra["max_micro_batch"] = largest_micro_batch(asked, use[0])
-    if as_json:
-        plans.append({**result.model_dump(mode="json"), **extra})
-    else:
+    if not as_json:
         columns = terminal_columns()
         say_lines(plan_lines(result, columns))
         if result.options and wanted.objective == "throughput" and len(use) == 1:
@@ -207,4 +200,4 @@ def _answer(
         for label, micro in extra.get("max_micro_batch", {}).items():
             say(f"largest micro batch {micro:>5}  {label}")
         say("")
-    return bool(result.options)
+    return {**result.model_dump(mode="json"), **extra}

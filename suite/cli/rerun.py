@@ -3,17 +3,17 @@
 import sys
 from collections.abc import Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 from suite.bundle.store import Bundle
 from suite.cli.exits import DONE, GATE_NOT_MET, INTERRUPTED, RUN_FAILED, command
-from suite.cli.options.declare import argument, flag, option
-from suite.cli.options.fields import in_groups, takes_groups
+from suite.cli.options.declare import argument, flag, in_groups, option
 from suite.cli.options.launchers import Where
 from suite.cli.options.reading import confirmed, print_json, unpacked_path
 from suite.conduct.planning.machine import Machine, require_same_variables
 from suite.conduct.planning.plan import Plan
-from suite.conduct.running.display import crowd_view, live_view, print_rerun
+from suite.conduct.running.display import print_rerun, session_view
 from suite.conduct.running.ledger import Settings
 from suite.conduct.running.outcome_line import outcome_line
 from suite.conduct.running.pursuit import Pursuit
@@ -32,6 +32,7 @@ from suite.conduct.running.rerun import (
 )
 from suite.conduct.running.session import run_plan
 from suite.launch.cluster.registry import CLUSTER_LAUNCHERS
+from suite.report.formatting.numbers import counted
 from suite.spec.manifest import Manifest, Stopping
 from suite.spec.terminal import UsageError, note, say
 from suite.spec.typed import share
@@ -41,7 +42,6 @@ _MOST_RUNS, _LEAST_RUNS = 30, 4
 
 
 @command
-@takes_groups
 def rerun(
     *,
     manifest: Path = argument("a bundle, its manifest.json, or FILE.suite.zip:RUN of suite pack"),
@@ -89,29 +89,28 @@ def rerun(
     before, unread = repeats_of(wanted, manifest)
     for line in unread:
         note(line)
-    if where.launcher in CLUSTER_LAUNCHERS:
-        if rule is not None:
-            raise UsageError("a cluster makes a fixed number of runs: give --repeats, and leave out --until")
-        count = repeats or default_repeats(before)
+    is_on_cluster = where.launcher in CLUSTER_LAUNCHERS
+    if is_on_cluster and rule is not None:
+        raise UsageError("a cluster makes a fixed number of runs: give --repeats, and leave out --until")
+    if submit_option and not is_on_cluster:
+        raise UsageError(f"{submit_option[0]}: what follows -- is for a cluster; add --launcher slurm or kubernetes")
+    count = repeats or default_repeats(before)
+    require_consent(wanted, manifest, _runs(rule, count), yes, named)
+    if is_on_cluster:
         more = [*forwarded(where), *(submit_option or ())]
-        require_consent(wanted, manifest, _runs(rule, count), yes, named)
         names = runs_on_cluster(where.launcher, manifest, count, runs, more)
         again = tuple(Bundle(runs / name).manifest() for name in names)
         plan = Plan(id=again[0].run.plan, manifests=again, skipped=(), notes=())
         outcome = rerun_outcome(before, plan, runs, within, with_suspect)
         failed = any(record.status != "ok" for record in outcome.after)
         return _told(outcome, runs, as_json, RUN_FAILED if failed else None, strict)
-    if submit_option:
-        raise UsageError(f"{submit_option[0]}: what follows -- is for a cluster; add --launcher slurm or kubernetes")
-    count = repeats or default_repeats(before)
-    require_consent(wanted, manifest, _runs(rule, count), yes, named)
     folder = (manifest if manifest.is_dir() else manifest.parent).resolve().parent
     for row in rows[1:]:
         require_consent(row, folder / row.run.id, f"{count}", yes)
     machine, launcher = where.open(wanted.measure.device, tuple(dict.fromkeys(row.backend.name for row in rows)))
     image, *images = [_image(row, machine, force) for row in rows]
     where.warn_if_busy(machine, launcher)
-    view = live_view(to_stderr=as_json) if len(rows) == 1 else crowd_view(as_json)
+    view = session_view(as_json, is_crowd=len(rows) > 1)
     settings = Settings(root=runs, python=machine.python, pythons=machine.pythons)
     work_on = partial(run_plan, settings=settings, launcher=launcher, view=view)
     others: list[Plan] = []
@@ -126,13 +125,10 @@ def rerun(
         together = tuple(each for one in (plan, *others) for each in one.manifests)
         summary = work_on(plan.model_copy(update={"manifests": together}))
     else:
-
-        def is_unfinished(first: Manifest) -> bool:
-            return Pursuit([first], rule, runs, view).is_unfinished()
-
-        first = first_by_rule(wanted, runs, rule, is_unfinished, image)
+        asks = partial(Pursuit, rule=rule, root=runs, view=view)
+        first = first_by_rule(wanted, runs, rule, lambda begun: asks([begun]).is_unfinished(), image)
         plan = Plan(id=first.run.plan, manifests=(first,), skipped=(), notes=())
-        plan, summary, _ = follow(Pursuit([first], rule, runs, view), plan, work_on)
+        plan, summary, _ = follow(asks([first]), plan, work_on)
     partners = [(repeats_of(row, folder / row.run.id)[0], other) for row, other in zip(rows[1:], others, strict=True)]
     outcome = rerun_outcome(before, plan, runs, within, with_suspect, partners)
     ended = INTERRUPTED if summary.interrupted else RUN_FAILED if summary.failed or summary.failed_before else None
@@ -140,8 +136,7 @@ def rerun(
 
 
 def _image(wanted: Manifest, machine: Machine, force: bool) -> str | None:
-    """What names the image that a manifest is run in here, if any. Raises UsageError where this host, or the stack, is
-    not what it asks for."""
+    """What names the image of the runs here, if any. Raises UsageError where host or stack is not what they ask for."""
     require_same_variables(wanted, machine.variables)
     machine.require_room(wanted.layout.ranks, force, wanted.layout.nodes, wanted.measure.threads_per_rank)
     machine.require_memory([wanted])
@@ -166,7 +161,7 @@ def _told(outcome: RerunOutcome, runs: Path, as_json: bool, ended: int | None, s
 
 def _runs(rule: Stopping | None, count: int) -> str:
     """How many there will be, in words."""
-    return f"{rule.least} to {rule.most} runs" if rule is not None else f"{count} {'run' if count == 1 else 'runs'}"
+    return f"{rule.least} to {rule.most} runs" if rule is not None else counted(count, "run")
 
 
 def _rule(manifest: Manifest, repeats: int | None, until: str | None, extend: bool) -> Stopping | None:
@@ -183,11 +178,8 @@ def _rule(manifest: Manifest, repeats: int | None, until: str | None, extend: bo
 
 
 def require_consent(manifest: Manifest, path: Path, runs: str, yes: bool, named: Path | None = None) -> None:
-    """Nothing for a bundle that this user recorded here; any other manifest is shown, and asked about on a terminal.
-
-    ``runs``: how many it will be, in words. ``named``: how the user named it, where it lies elsewhere. Raises
-    UsageError where the answer is no, or where nobody can be asked.
-    """
+    """Show a manifest that this user did not record here, and ask. ``runs``: how many it will be, in words; ``named``:
+    how the user named it. Raises UsageError where the answer is no, or where nobody can be asked."""
     if yes or recorded_here(manifest, path):
         return
     path = named or path
@@ -212,10 +204,7 @@ def forwarded(where: Where) -> list[str]:
 
 
 def runs_on_cluster(launcher: str, manifest: Path, count: int, runs: Path, options: Sequence[str]) -> list[str]:
-    """Ids of the runs, of which each has its bundle then; what becomes of them goes to standard error.
-
-    The same command goes on with what is not done, and submits nothing twice. Raises UsageError.
-    """
+    """Ids of the runs, of which each has its bundle then. Nothing is submitted twice. Raises UsageError."""
     from suite.conduct.cluster.standing import chosen, collect_run, wait_until_over
 
     names = _submitted(launcher, ["--manifest", str(manifest), "--repeats", str(count), "--runs", str(runs), *options])
@@ -229,17 +218,14 @@ def runs_on_cluster(launcher: str, manifest: Path, count: int, runs: Path, optio
 
 def _submitted(launcher: str, arguments: list[str]) -> list[str]:
     """Ids of the runs that `suite submit` hands over with these options, or finds done or under way."""
-    from suite.cli.app import UsageProblem, load
-    from suite.cli.commands import COMMANDS, Group
+    from suite.cli.app import UsageProblem, submit_command
     from suite.cli.options.handing_over import submit_all
     from suite.cli.options.site import with_site
     from suite.cli.submit import submission_of
     from suite.launch.cluster.registry import find_launcher
 
-    group = COMMANDS["submit"]
-    assert isinstance(group, Group)
     try:
-        typed = load(launcher, group.commands[launcher]).make_context(f"suite submit {launcher}", arguments)
+        typed = submit_command(launcher).make_context(f"suite submit {launcher}", arguments)
     except UsageProblem as error:
         raise UsageError(f"suite submit {launcher}: {error.format_message()}") from error
     # an option that may be repeated and was not given is an empty tuple before the command itself is called
@@ -250,6 +236,4 @@ def _submitted(launcher: str, arguments: list[str]) -> list[str]:
     nodes = with_site(typed, given["work"], given["nodes"])
     made = nodes.launcher(find_launcher(launcher), given["options"])
     done = submit_all(given["work"], nodes, made, smoke=False, detach=given["waiting"].detach, to_stderr=True)
-    found = done.left
-    others = (*found.done, *found.failed, *found.under_way, *found.uncollected)
-    return sorted({*others, *(each.run.id for each in found.manifests)})
+    return sorted({*chain(*done.left.others.values()), *(each.run.id for each in done.left.manifests)})

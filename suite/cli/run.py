@@ -8,7 +8,6 @@ import typer
 from suite.cli.exits import DONE, INTERRUPTED, RUN_FAILED, command
 from suite.cli.options.check import refuse, show_plan, still_to_do, tell_of_turns, turning_here, warn
 from suite.cli.options.declare import argument, flag, group, option
-from suite.cli.options.fields import takes_groups
 from suite.cli.options.launchers import Device, Where
 from suite.cli.options.reading import print_json, rank_counts, seconds
 from suite.cli.options.work import Names, Work
@@ -40,7 +39,6 @@ class Session:
 
 
 @command
-@takes_groups
 def run(
     *,
     context: typer.Context,
@@ -80,11 +78,12 @@ def run(
     wanted = ("cuda" if work.is_for_gpus else "auto") if device is None else device
     machine, launcher = where.open(wanted, work.backends, planning=dry_run)
     if parallel > 1:
-        from suite.conduct.running.side_by_side import Slots, require_containers, side_by_side
+        if where.launcher != "docker":
+            raise UsageError(f"--parallel {parallel} keeps runs apart in containers: add --launcher docker")
+        from suite.conduct.running.side_by_side import Slots, side_by_side
 
-        require_containers(machine, parallel)
         machine = machine.model_copy(update={"manner": (*machine.manner, f"{parallel}-at-once")})
-    work = work.installed(machine).in_environments(machine)
+    work = work.on(machine)
     source = context.get_parameter_source("ranks")
     if work.preset and source is not None and source.name == "ENVIRONMENT":
         ranks = None  # a default of this machine, where the preset has its own
@@ -141,8 +140,7 @@ def run(
         budget_seconds=budget_seconds,
         retry_failed=session.retry_failed,
     )
-    is_crowd = parallel > 1 or bool(plan.seats)
-    view = display.crowd_view(as_json) if is_crowd else display.live_view(to_stderr=as_json)
+    view = display.session_view(as_json, is_crowd=parallel > 1 or bool(plan.seats))
     way: Way = one_by_one
     if parallel > 1:
         way = partial(side_by_side, slots=Slots(machine.device_names, parallel))

@@ -59,10 +59,8 @@ def saved_page(arguments: Sequence[str]) -> str | None:
 
 
 def sources_digest(names: Sequence[str]) -> str:
-    """SHA-256 over source files, named from the folder that holds the package. Raises OSError when one is missing.
-
-    A name that ends in a slash is a folder, of which every module counts, so that one more is noticed too.
-    """
+    """SHA-256 over source files, named from the package's parent; a name that ends in a slash is all modules of a
+    folder. Raises OSError when one is missing."""
     import hashlib
 
     found = hashlib.sha256()
@@ -123,8 +121,7 @@ def _pages(width: int) -> dict[str, str]:
 
 
 def _sources() -> list[str]:
-    """What help was made of: modules of the package, the data folder, which has the names of presets and sizes, and the
-    folder in which each file is an algorithm."""
+    """What help was made of: modules, the data folder and the algorithms, of which each file is one."""
     modules = {
         Path(file).resolve()
         for name, module in list(sys.modules.items())

@@ -10,7 +10,7 @@ import typer
 from suite.cli.exits import command
 from suite.cli.options.cluster import Nodes
 from suite.cli.options.declare import flag, option
-from suite.cli.options.fields import option_group, takes_groups
+from suite.cli.options.fields import option_group
 from suite.cli.options.handing_over import dry, show_submitted, submit_all, write_files
 from suite.cli.options.reading import print_json
 from suite.cli.options.site import with_site
@@ -85,5 +85,5 @@ def submission_of(name: str) -> Callable[..., int]:
 def __getattr__(name: str) -> Callable[..., None]:
     """The sub-command of a registered launcher, as the table of commands asks for it."""
     if name in CLUSTER_LAUNCHERS:
-        return command(takes_groups(submission_of(name)))
+        return command(submission_of(name))
     raise AttributeError(name)

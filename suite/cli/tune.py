@@ -5,7 +5,6 @@ from shlex import quote
 
 from suite.cli.exits import DONE, INTERRUPTED, command
 from suite.cli.options.declare import flag, option
-from suite.cli.options.fields import takes_groups
 from suite.cli.options.launchers import Device, Where
 from suite.cli.options.reading import print_json, rank_counts, seconds
 from suite.cli.options.work import Names, Work
@@ -13,7 +12,6 @@ from suite.spec.terminal import UsageError, say, say_lines
 
 
 @command
-@takes_groups
 def tune(
     *,
     work: Work,
@@ -48,7 +46,7 @@ def tune(
         if value:
             raise UsageError(f"{name} means nothing to suite tune; leave it out")
     machine, launcher = where.open(device or ("cuda" if work.is_for_gpus else "auto"), work.backends)
-    work = work.installed(machine).in_environments(machine)
+    work = work.on(machine)
     requests = work.requests(machine, rank_counts([] if ranks is None else [ranks], machine.max_ranks))
     request = requests[0]
     if len(requests) > 1 or max(map(len, (request.sizes, request.ranks, request.scalings))) > 1:
@@ -60,7 +58,7 @@ def tune(
     where.warn_if_busy(machine, launcher)
     settings = Settings(root=runs, python=machine.python, pythons=machine.pythons)
     turning = turning_here(None, None, machine, launcher, 1)
-    if course.run(settings, launcher, turning, display.crowd_view(as_json)):
+    if course.run(settings, launcher, turning, display.session_view(as_json, is_crowd=True)):
         say(f"interrupted: the study in {runs} is kept, and the same command goes on", err=True)
         return INTERRUPTED
     if as_json:

@@ -85,11 +85,8 @@ def devices() -> Mapping[str, Device]:
 
 
 def find_device(name: str) -> Device | None:
-    """The accelerator that a driver or a user calls ``name``; ``None`` when the catalogue has none so called.
-
-    Whole names are compared, in any case and with or without the maker's name: a variant that is not listed is
-    unknown, never its sibling.
-    """
+    """The accelerator that a driver or a user calls ``name``, in any case and with or without the maker's name. Whole
+    names are compared: a variant that is not listed is unknown, never its sibling."""
     return _device_names().get(_plain(name))
 
 
@@ -132,9 +129,7 @@ class PresetPoint(Frozen):
     size: str
     nodes: int = Field(default=1, gt=0)
     devices_per_node: int = Field(gt=0)
-    layout: Mapping[str, Any] = Field(
-        default={}, description="fields of the layout, for backends that have them; a list compares its values"
-    )
+    layout: Mapping[str, Any] = Field(default={}, description="fields of the layout; a list compares its values")
     work: Mapping[str, Any] = Field(default={}, description="fields of the workload that this size changes")
 
     @property

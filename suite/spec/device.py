@@ -17,12 +17,8 @@ class Device(Frozen):
     vendor: Literal["nvidia", "amd"]
     memory_bytes: int = Field(gt=0)
     memory_bytes_per_second: float = Field(gt=0, description="peak device memory bandwidth")
-    link_bytes_per_second: float | None = Field(
-        default=None, description="device to device inside a node, both directions added; null: PCIe only"
-    )
-    link_devices: int | None = Field(
-        default=None, gt=1, description="devices that the link joins where it is a bridge; null: all of a node"
-    )
+    link_bytes_per_second: float | None = Field(default=None, description="in a node, both directions; null: PCIe only")
+    link_devices: int | None = Field(default=None, gt=1, description="that a bridge joins; null: all of a node")
     peak_flops: dict[str, float] = Field(description="dense FLOP/s by precision: fp32, tf32, fp16, bf16, fp8")
     power_watts: float | None = None
     source: str = Field(description="data sheet the figures were read from")

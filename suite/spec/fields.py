@@ -7,7 +7,7 @@ messages and labels read it from there, so that a new field is declared in one p
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, GetCoreSchemaHandler, SerializerFunctionWrapHandler, model_serializer
 from pydantic.fields import FieldInfo
@@ -25,7 +25,6 @@ class Declared:
     each entry; ``automatic``: on, off, or left to the backend; ``switch``: on or off; ``flag``: off unless asked for.
     ``reads``: what the texts typed for the option mean; they are read wherever the field is given texts.
     ``metavar``: what stands for a value in help, where that does not follow from the type; ``least``: of a number.
-    ``written``: always, or ``when set`` (``Later``).
     ``feature``: what a backend must have to honour it, as a message calls it, with ``{}`` for the value where it is
     told; a backend that does names the field in its ``extra_work``. ``None``: every backend honours it.
     ``label``: of a layout, its short name in tables with ``{}`` for the value; left out where it has its default.
@@ -37,7 +36,6 @@ class Declared:
     reads: Callable[[str, Any], Any] | None = None
     metavar: str | None = None
     least: int | None = None
-    written: Literal["always", "when set"] = "always"
     feature: str | None = None
     label: str | None = None
     label_order: int = 0
@@ -55,16 +53,14 @@ class Declared:
 class Later(Declared):
     """Of a field that came after manifests were hashed without it: left out, and so out of the hash, at its default."""
 
-    written: Literal["always", "when set"] = "when set"
-
 
 class Declaring(Frozen):
-    """A model whose fields carry declarations; those written ``when set`` are left out at their default."""
+    """A model whose fields carry declarations; those that came ``Later`` are left out at their default."""
 
     @model_serializer(mode="wrap")
     def _without_unset_fields(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
         body: dict[str, Any] = plain(self)
-        for name in _written_when_set(type(self)):
+        for name in _later(type(self)):
             if is_default(self, name):
                 body.pop(name, None)  # a dump may have left it out already
         return body
@@ -82,8 +78,8 @@ def declared(model: type[BaseModel]) -> tuple[tuple[str, Declared], ...]:
 
 
 @cache
-def _written_when_set(model: type[BaseModel]) -> tuple[str, ...]:
-    return tuple(name for name, fact in declared(model) if fact.written == "when set")
+def _later(model: type[BaseModel]) -> tuple[str, ...]:
+    return tuple(name for name, fact in declared(model) if isinstance(fact, Later))
 
 
 def is_default(value: BaseModel, name: str) -> bool:
@@ -100,9 +96,3 @@ def switched_on(info: FieldInfo) -> Any:
 def chosen(model: type[BaseModel], choice: str) -> tuple[str, ...]:
     """Names of the fields whose values are asked for in one way (``Declared.choice``)."""
     return tuple(name for name, fact in declared(model) if fact.choice == choice)
-
-
-def constrained(info: FieldInfo) -> Any:
-    """The type of a field with its bounds, for another model that holds values of it."""
-    bounds = tuple(fact for fact in info.metadata if not isinstance(fact, Declared))
-    return Annotated[(info.annotation, *bounds)] if bounds else info.annotation

@@ -88,10 +88,7 @@ def text_of(data: bytes, name: str) -> str:
 
 
 def read_part(path: Path, name: str, first: int, most: int) -> bytes:
-    """At most so many bytes of a file from byte ``first`` on; from its end where that is negative.
-
-    Raises as ``open_plain``.
-    """
+    """At most so many bytes from byte ``first`` on, from the end where that is negative. Raises as ``open_plain``."""
     with open_plain(path, name, None) as file:
         try:
             size = file.seek(0, os.SEEK_END)

@@ -14,26 +14,24 @@ _UNLIMITED = 10_000
 
 
 class Column(NamedTuple):
-    """A title and its cells, figures or text (``left``). ``rank`` orders what is left out of a narrow terminal: the
-    highest first, 0 never."""
+    """A title and its cells; the highest ``rank`` is left out of a narrow terminal first, 0 never."""
 
     title: str
     cells: Sequence[str]
     rank: int = 0
     left: bool = False
+    #: whether its text is never broken
+    whole: bool = False
 
     @property
     def least(self) -> int:
         """As narrow as it fairly can be, with the gap after it."""
         width = max(map(len, (self.title, *self.cells)))
-        return (min(width, _FAIR) if self.left else width) + _GAP
+        return (min(width, _FAIR) if self.left and not self.whole else width) + _GAP
 
 
 def grid_lines(columns: Sequence[Column], most: int | None) -> Iterator[str]:
-    """The lines of a table of at most ``most`` columns of text; ``None``: as wide as it comes.
-
-    What is ``-`` in every row has no column.
-    """
+    """The lines of a table of at most ``most`` columns of text, if any; what is ``-`` in every row has no column."""
     shown = [column for column in columns if set(column.cells) != {"-"}]
     for column in sorted(shown, key=lambda column: -column.rank):
         if most is None or not column.rank or sum(each.least for each in shown) - _GAP <= most:
@@ -41,9 +39,8 @@ def grid_lines(columns: Sequence[Column], most: int | None) -> Iterator[str]:
         shown.remove(column)
     table = Table(box=None, padding=(0, _GAP, 0, 0), pad_edge=False)
     for column in shown:
-        table.add_column(
-            column.title, justify="left" if column.left else "right", no_wrap=not column.left, overflow="fold"
-        )
+        is_whole = column.whole or not column.left
+        table.add_column(column.title, justify="left" if column.left else "right", no_wrap=is_whole, overflow="fold")
     for cells in zip(*(column.cells for column in shown), strict=True):
         table.add_row(*cells)
     # With a height rich does not ask the terminal for its own size.

@@ -40,22 +40,23 @@ def shape_from_config(config: Config, *, name: str, where: str) -> dict[str, Any
 
 def _gpt2(config: Config) -> dict[str, Any]:
     _expect(config, "add_cross_attention", False)
-    hidden, heads = _whole(config, "n_embd"), _whole(config, "n_head")
+    own = _wholes(config, layers="n_layer", hidden="n_embd", heads="n_head", kv_heads="n_head", vocab="vocab_size")
     return {
         **_unless(NORM_EPSILON, "norm_epsilon", _number(config, "layer_norm_epsilon", NORM_EPSILON)),
-        "layers": _whole(config, "n_layer"),
-        "hidden": hidden,
-        "ffn": _or(config, "n_inner", lambda: 4 * hidden),
-        "heads": heads,
-        "kv_heads": heads,
-        "vocab": _whole(config, "vocab_size"),
+        **own,
+        "ffn": _or(config, "n_inner", lambda: 4 * own["hidden"]),
         "positions": _or(config, "n_positions", lambda: 1024),
         "tied_embeddings": _or(config, "tie_word_embeddings", lambda: True),
     }
 
 
+#: what most families call the same
+_USUAL = {"layers": "num_hidden_layers", "hidden": "hidden_size", "heads": "num_attention_heads", "vocab": "vocab_size"}
+
+
 def _opt(config: Config) -> dict[str, Any]:
-    hidden, heads = _whole(config, "hidden_size"), _whole(config, "num_attention_heads")
+    own = _wholes(config, **_USUAL, kv_heads="num_attention_heads", ffn="ffn_dim")
+    hidden = own["hidden"]
     projection = _or(config, "word_embed_proj_dim", lambda: hidden)
     if projection != hidden:
         raise UsageError(
@@ -67,12 +68,7 @@ def _opt(config: Config) -> dict[str, Any]:
     _expect(config, "layer_norm_elementwise_affine", True)
     _expect(config, "_remove_final_layer_norm", False)
     return {
-        "layers": _whole(config, "num_hidden_layers"),
-        "hidden": hidden,
-        "ffn": _whole(config, "ffn_dim"),
-        "heads": heads,
-        "kv_heads": heads,
-        "vocab": _whole(config, "vocab_size"),
+        **own,
         "positions": _or(config, "max_position_embeddings", lambda: 2048),
         "tied_embeddings": _or(config, "tie_word_embeddings", lambda: True),
     }
@@ -92,26 +88,23 @@ class _Defaults:
 
 def _rotary(config: Config, defaults: _Defaults) -> dict[str, Any]:
     """What all families with rotary positions have in common, without the width of the MLP."""
-    hidden, heads = _whole(config, "hidden_size"), _whole(config, "num_attention_heads")
+    own = _wholes(config, **_USUAL)
     for key in ("attention_bias", "mlp_bias", "use_sliding_window"):
         _expect(config, key, False)
     if _or(config, "hidden_act", lambda: "silu") not in ("silu", "swish"):
-        raise UsageError(f"hidden_act {_shown(config['hidden_act'])} is not supported: a shape's gated MLP has silu")
+        raise _unsupported(config, "hidden_act", "a shape's gated MLP has silu")
     kinds = config.get("layer_types")
     if kinds is not None and (not isinstance(kinds, list) or any(kind != "full_attention" for kind in kinds)):
-        raise UsageError(f"layer_types {_shown(kinds)} is not supported: every block of a shape has full attention")
+        raise _unsupported(config, "layer_types", "every block of a shape has full attention")
     head_width = _or(config, "head_dim", lambda: defaults.head_dim)
     if head_width is not None:
         head_width = _whole({"head_dim": head_width}, "head_dim")
     return {
-        "layers": _whole(config, "num_hidden_layers"),
-        "hidden": hidden,
-        "heads": heads,
-        "kv_heads": _or(config, "num_key_value_heads", lambda: defaults.kv_heads or heads),
-        "vocab": _whole(config, "vocab_size"),
+        **own,
+        "kv_heads": _or(config, "num_key_value_heads", lambda: defaults.kv_heads or own["heads"]),
         "positions": _or(config, "max_position_embeddings", lambda: defaults.positions),
         "tied_embeddings": _or(config, "tie_word_embeddings", lambda: False),
-        **({} if head_width is None or head_width * heads == hidden else {"head_width": head_width}),
+        **({} if head_width is None or head_width * own["heads"] == own["hidden"] else {"head_width": head_width}),
         **_unless(RMS_NORM_EPSILON, "norm_epsilon", _number(config, "rms_norm_eps", defaults.norm_epsilon)),
         **_rope(config, defaults.rope_theta),
     }
@@ -160,38 +153,29 @@ def _dense(config: Config, defaults: _Defaults) -> dict[str, Any]:
 
 def _mixtral(config: Config) -> dict[str, Any]:
     if config.get("sliding_window") is not None:
-        raise UsageError(
-            f"sliding_window {_shown(config['sliding_window'])} is not supported: every block of a shape has full "
-            "attention"
-        )
+        raise _unsupported(config, "sliding_window", "every block of a shape has full attention")
+    experts = _experts(config, "num_local_experts", "num_experts")
     defaults = _Defaults(positions=131072, kv_heads=8, rope_theta=1e6, norm_epsilon=1e-5)
-    experts = {
-        "count": _experts(config, "num_local_experts", "num_experts"),
-        "per_token": _whole(config, "num_experts_per_tok"),
-    }
     return {**_dense(config, defaults), "experts": experts}
 
 
 def _qwen3_moe(config: Config) -> dict[str, Any]:
     step = _or(config, "decoder_sparse_step", lambda: 1)
     if step != 1 or isinstance(step, bool):
-        raise UsageError(f"decoder_sparse_step {_shown(step)} is not supported: every block of a shape has experts")
+        raise _unsupported(config, "decoder_sparse_step", "every block of a shape has experts")
     if _or(config, "mlp_only_layers", list) != []:
-        raise UsageError(
-            f"mlp_only_layers {_shown(config['mlp_only_layers'])} is not supported: every block of a shape has experts"
-        )
-    experts = {
-        "count": _experts(config, "num_experts", "num_local_experts"),
-        "per_token": _whole(config, "num_experts_per_tok"),
-        "normalise": _or(config, "norm_topk_prob", lambda: False),
-    }
+        raise _unsupported(config, "mlp_only_layers", "every block of a shape has experts")
+    experts = _experts(config, "num_experts", "num_local_experts")
+    experts["normalise"] = _or(config, "norm_topk_prob", lambda: False)
     fields = _rotary(config, _Defaults(positions=32768, kv_heads=4))
     return {**fields, "ffn": _whole(config, "moe_intermediate_size"), "experts": experts}
 
 
-def _experts(config: Config, key: str, other: str) -> int:
-    """How many there are; some versions of transformers write one family's under the other's name."""
-    return _whole(config, other if key not in config and other in config else key)
+def _experts(config: Config, key: str, other: str) -> dict[str, Any]:
+    """Some versions of transformers write one family's under the other's name."""
+    return _wholes(
+        config, count=other if key not in config and other in config else key, per_token="num_experts_per_tok"
+    )
 
 
 _READERS: dict[str, Callable[[Config], dict[str, Any]]] = {
@@ -203,6 +187,10 @@ _READERS: dict[str, Callable[[Config], dict[str, Any]]] = {
     "mixtral": _mixtral,
     "qwen3_moe": _qwen3_moe,
 }
+
+
+def _wholes(config: Config, **keys: str) -> dict[str, int]:
+    return {field: _whole(config, key) for field, key in keys.items()}
 
 
 def _whole(config: Config, key: str) -> int:
@@ -217,12 +205,9 @@ def _number(config: Config, key: str, default: float) -> float:
     value = config.get(key)
     if value is None:
         return default
-    number = math.nan
-    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300:
-        number = float(value)
-    if math.isnan(number):
+    if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) < 1e300:
         raise UsageError(f"{key} is {_shown(value)}, not a number")
-    return number
+    return float(value)
 
 
 def _required(rope: Config, field: str, key: str) -> float:
@@ -243,7 +228,11 @@ def _or(config: Config, key: str, default: Callable[[], Any]) -> Any:
 
 def _expect(config: Config, key: str, wanted: bool) -> None:
     if config.get(key) not in (None, wanted):
-        raise UsageError(f"{key} {_shown(config[key])} is not supported: the parameter counts hold for {wanted!r} only")
+        raise _unsupported(config, key, f"the parameter counts hold for {wanted!r} only")
+
+
+def _unsupported(config: Config, key: str, why: str) -> UsageError:
+    return UsageError(f"{key} {_shown(config[key])} is not supported: {why}")
 
 
 def _shown(value: Any) -> str:

@@ -55,17 +55,13 @@ class Image(Frozen):
     cpu_lock: str = Field(default="cpu.lock", description="file in requirements that pins the CPU build")
     base: BaseImage = Field(description="what it is built on, and stands on")
     python: str = Field(description="Python of the stack, major.minor")
-    lock: str | None = Field(
-        default=None, description="file in requirements/images that pins the stack; None: the base brings it whole"
-    )
-    interpreter: str | None = Field(
-        default=None, description="the stack's Python in a base that brings the whole stack; None: the image makes one"
-    )
-    sources: Mapping[str, Source] = Field(default_factory=dict, description="packages installed from a commit")
+    lock: str | None = Field(default=None, description="file in requirements/images; None: the base brings the stack")
+    interpreter: str | None = Field(default=None, description="Python of a base that brings the stack; None: made here")
+    sources: Mapping[str, Source] = Field(default={}, description="packages installed from a commit")
     backends: tuple[str, ...] = Field(description="backends whose stack it holds")
     packages: tuple[str, ...] = Field(default=(), description="packages whose versions are labels")
     asks: Mapping[str, str] = Field(
-        default_factory=dict, description="build arguments that only a user can give, and what each is"
+        default={}, description="build arguments that only a user can give, and what each is"
     )
 
     @property

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, create_model, model_validator
 
 from suite.spec.base import Frozen
-from suite.spec.fields import Declared, Declaring, Later, chosen, constrained, declared, is_default
+from suite.spec.fields import Declared, Declaring, Later, chosen, declared, is_default
 
 #: of the data parallel degree, which a scaling curve leaves out
 DATA_LABEL = "dp{}"
@@ -164,11 +164,9 @@ class Layout(Declaring):
     ] = Field(default="own", description="how verl's trainer waits for samples; means nothing to other backends")
 
     @model_validator(mode="after")
-    def _generates_somewhere(self) -> "Layout":
+    def _fits_together(self) -> "Layout":
         if (self.placement == "split") != (self.generation_ranks > 0):
             raise ValueError("--placement split and --generation-ranks belong together")
-        if self.generation_ranks >= self.ranks:
-            raise ValueError(f"{self.generation_ranks} of {self.ranks} ranks generate: none is left to train")
         if self.engine_sleep and self.generation == "hf":
             raise ValueError("only an engine of its own sleeps while the policy trains: --generation vllm")
         if self.engine_sleep and self.placement == "split":
@@ -179,18 +177,10 @@ class Layout(Declaring):
             raise ValueError(
                 f"experts are spread over data parallel ranks: {self.data} is not divisible by {self.expert}"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _shards_as_its_engine(self) -> "Layout":
         if self.engine == "ddp" and self.zero_stage:
             raise ValueError(f"DDP shards nothing: ZeRO stage {self.zero_stage} is DeepSpeed's")
         if self.engine == "fsdp2" and (self.zero_stage != 3 or self.gather_for_generation):
             raise ValueError("FSDP2 shards everything, as ZeRO stage 3 does, and gathers nothing once for generation")
-        return self
-
-    @model_validator(mode="after")
-    def _multiplies(self) -> "Layout":
         product = self.tensor * self.pipeline * self.data
         if product != self.training_ranks:
             apart = f", {self.generation_ranks} of which generate" if self.generation_ranks else ""
@@ -222,19 +212,13 @@ class Layout(Declaring):
         """Whether a trainer trains on samples of older weights while others are generated."""
         return self.staleness > 0
 
-    def label(self) -> str:
-        """Short name in tables, e.g. ``zero2``, ``tp2 sp dist-opt``; what is off or 1 is left out."""
-        return self._labels(leave_out=None)
-
     def strategy(self) -> str:
         """The label without the data parallel degree: what must be equal between points of a scaling curve."""
-        return self._labels(leave_out=DATA_LABEL)
+        return self.label(leave_out=DATA_LABEL)
 
-    def _labels(self, leave_out: str | None) -> str:
-        is_off = {
-            "data": self.data == 1,
-            "zero_stage": self.engine != "deepspeed" or self.zero_stage == 0,
-        }
+    def label(self, leave_out: str | None = None) -> str:
+        """Short name in tables, e.g. ``zero2``, ``tp2 sp dist-opt``; what is off or 1 is left out."""
+        is_off = {"data": self.data == 1, "zero_stage": self.engine != "deepspeed" or self.zero_stage == 0}
         shown = [
             label.format(getattr(self, name))
             for name, label in _labelled()
@@ -253,7 +237,8 @@ def _labelled() -> tuple[tuple[str, str], ...]:
 def _asked(name: str, one_value: bool) -> tuple[Any, Any]:
     """Type and default of a field of ``LayoutChoices``, or of ``LayoutRequest``, which has ``one_value``."""
     info, fact = Layout.model_fields[name], dict(declared(Layout))[name]
-    kind: Any = constrained(info)
+    bounds = tuple(each for each in info.metadata if each is not fact)
+    kind: Any = Annotated[(info.annotation, *bounds)] if bounds else info.annotation
     if fact.choice == "switch":
         return Annotated[kind, fact], info.default
     if fact.choice == "compare" and not one_value:
@@ -293,15 +278,6 @@ if TYPE_CHECKING:
         def __getattr__(self, name: str) -> Any: ...
 
 else:
-    LayoutChoices = create_model(
-        "LayoutChoices",
-        __base__=Declaring,
-        __doc__="Layout values to cross; an empty tuple or ``None`` leaves the choice to each backend.",
-        **{name: _asked(name, one_value=False) for name in _CHOSEN},
-    )
-    LayoutRequest = create_model(
-        "LayoutRequest",
-        __base__=_LayoutRequest,
-        __doc__="What a user asked of one layout; ``None`` leaves the choice to the backend.",
-        **{name: _asked(name, one_value=True) for name in _CHOSEN},
-    )
+    _crossed, _single = ({name: _asked(name, one_value) for name in _CHOSEN} for one_value in (False, True))
+    LayoutChoices = create_model("LayoutChoices", __base__=Declaring, **_crossed)
+    LayoutRequest = create_model("LayoutRequest", __base__=_LayoutRequest, **_single)

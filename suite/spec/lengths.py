@@ -154,10 +154,7 @@ def _parts(mean: float, sigma: float, count: int) -> list[float]:
 
 
 def lengths_as_text(manifest: Any) -> str | None:
-    """The field of a manifest's workload, as parsed JSON, that is a text, which might name a file to be read.
-
-    A user may type that; a manifest, which is resolved, never has it.
-    """
+    """The field of a manifest's workload, as parsed JSON, that is a text, which might name a file to be read."""
     workload = manifest.get("workload") if isinstance(manifest, Mapping) else None
     if not isinstance(workload, Mapping):
         return None

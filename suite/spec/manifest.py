@@ -194,13 +194,9 @@ class Manifest(Declaring):
         return self.run.iterations or self.measure.iterations
 
     @model_validator(mode="after")
-    def _lengths_are_drawn(self) -> "Manifest":
+    def _is_whole(self) -> "Manifest":
         if self.workload.uneven != (self.work.lengths is not None):
             raise ValueError("the work of an uneven workload, and of no other, has the length of each sample")
-        return self
-
-    @model_validator(mode="after")
-    def _hashes_hold(self) -> "Manifest":
         body = self.model_dump(mode="json", by_alias=True)
         if self.hash != manifest_hash(body):
             raise ValueError("the manifest was changed after it was made: its hash does not fit its content")

@@ -10,12 +10,8 @@ _FILE = Path(__file__).parents[1] / "worker" / "phases.json"
 
 @dataclass(frozen=True)
 class PhaseSpec:
-    """One phase.
-
-    ``tokens``: names of the counts (``suite.bundle.record.Counts``) whose sum is the tokens that go through it in one
-    iteration; empty: none. ``optional``: it came after records were written without it, and is left out of a record
-    whose run did not have it.
-    """
+    """One phase. ``tokens``: names of the counts whose sum is the tokens that go through it in one iteration.
+    ``optional``: it is left out of records without it, as of those that were written before it came."""
 
     name: str
     label: str

@@ -8,7 +8,7 @@ import yaml
 from suite.spec.base import UsageError
 from suite.spec.names import repeated
 
-MAX_DEPTH = 32
+MAX_DEPTH, MAX_DIGITS = 32, 40
 
 
 def load_plain(path: Path, text: str, what: str) -> Any:
@@ -42,13 +42,21 @@ def _refuse_tricks(path: Path, text: str, what: str) -> None:
 
 
 class _UniqueKeys(yaml.SafeLoader):
-    """The safe loader, which also refuses a key that is written twice."""
+    """The safe loader, which also refuses a key that is written twice, and a number that could not even be shown."""
+
+    def construct_int(self, node: yaml.ScalarNode) -> int:
+        if len(node.value) > MAX_DIGITS:
+            raise ValueError(f"a number of more than {MAX_DIGITS} digits")
+        return super().construct_yaml_int(node)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         twice = repeated(key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode))
         if twice is not None:
             raise yaml.constructor.ConstructorError(None, None, f"{twice[:40]!r} is given twice", node.start_mark)
         return super().construct_mapping(node, deep=deep)
+
+
+_UniqueKeys.add_constructor("tag:yaml.org,2002:int", _UniqueKeys.construct_int)
 
 
 def _line(error: Exception) -> str:

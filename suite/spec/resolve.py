@@ -78,10 +78,8 @@ def _caps(workload: Workload) -> str:
 
 
 def resolve_work(size: Shape, workload: Workload, layout: Layout, seed: int = 0) -> Work:
-    """The work of one replica. The micro batch is the largest divisor of the replica's batch within the bound.
-
-    ``seed`` chooses among draws of uneven lengths. Raises UsageError with every reason when the layout does not divide.
-    """
+    """The work of one replica; the micro batch is the largest divisor of its batch within the bound. ``seed`` draws
+    uneven lengths. Raises UsageError with every reason when the layout does not divide."""
     errors = layout_errors(size, workload, layout)
     if errors:
         raise UsageError("; ".join(errors))
@@ -99,10 +97,8 @@ def resolve_work(size: Shape, workload: Workload, layout: Layout, seed: int = 0)
 
 
 def sample_lengths(workload: Workload, samples: int, seed: int) -> SampleLengths | None:
-    """The lengths of every sample, the same in each iteration, so that iterations are equal work; None: all even.
-
-    The samples of a group share their prompt, and so its length. Raises UsageError for more than a manifest can list.
-    """
+    """The lengths of every sample, the same in each iteration; None: all even. The samples of a group share their
+    prompt. Raises UsageError for more than a manifest can list."""
     if not workload.uneven:
         return None
     if samples > MOST_LENGTHS:
@@ -180,11 +176,8 @@ def run_id(
     image: str | None = None,
     manner: Sequence[str] = (),
 ) -> str:
-    """``deepspeed-8M-n2-1f3a9c2e-r1``, or ``deepspeed-8M-n2-1f3a9c2e-i5d0c7a91-r1`` for a run in an image, and
-    ``deepspeed-8M-n2-1f3a9c2e-srun-r1`` for one whose ranks are started in that manner.
-
-    Safe as a folder name, a container label and a DNS label once lowered.
-    """
+    """``deepspeed-8M-n2-1f3a9c2e-r1``, with ``-i5d0c7a91`` before ``-r1`` in an image and ``-srun`` where ranks are
+    started so; safe as a folder name, a container label and a DNS label once lowered."""
     safe = "".join(char if char.isalnum() or char in ".-" else "-" for char in size).strip("-.")
     place = "" if image is None else f"-i{digest(image)[:8]}"
     way = "".join(f"-{word}" for word in manner)

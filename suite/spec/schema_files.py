@@ -6,8 +6,7 @@ from suite.spec.version import suite_version
 
 
 def not_read(name: str, told: Any, known: str, maker: Any = None) -> str:
-    """Why a file of another schema than ``known`` is not read, in words; ``maker``: the version of the suite that it
-    says it is of, where it does."""
+    """Why a file of another schema than ``known`` is not read; ``maker``: the version of the suite that it names."""
     by = f", written by suite {ascii(maker)[:40]}" if isinstance(maker, str) else ""
     text = f"{name} is of the schema {ascii(told)[:60]}{by}; this version, suite {suite_version()}, reads {known}"
     return f"{text}: install a newer one" if _is_newer(told, known) else text

@@ -86,17 +86,13 @@ class Shape(Declaring):
     source: str | None = Field(default=None, description="where the shape was read")
 
     @model_validator(mode="after")
-    def _divides(self) -> "Shape":
+    def _fits_together(self) -> "Shape":
         if self.head_width is None and self.hidden % self.heads:
             raise ValueError(f"hidden {self.hidden} is not divisible by {self.heads} heads")
         if self.heads % self.kv_heads:
             raise ValueError(f"{self.heads} heads are not divisible by {self.kv_heads} key-value heads")
         if self.rotary and self.head_dim % 2:
             raise ValueError(f"rotary positions need heads of even width, not {self.head_dim}")
-        return self
-
-    @model_validator(mode="after")
-    def _fits_its_family(self) -> "Shape":
         for field in ("rope_theta", "rope_scaling", "head_width"):
             if getattr(self, field) is not None and not self.rotary:
                 raise ValueError(f"{field} belongs to families with rotary positions, not to {self.architecture}")

@@ -19,10 +19,7 @@ MAX_DIMENSION = 10**9
 
 
 def load_shape(path: Path | str) -> Shape:
-    """The shape in a file: YAML with the fields of ``Shape``, or JSON as Hugging Face writes ``config.json``.
-
-    Raises UsageError, one line, for whatever is wrong with the file.
-    """
+    """The shape in a file: YAML of ``Shape``'s fields, or a Hugging Face ``config.json``. Raises UsageError."""
     path = Path(path)
     if path.is_dir():
         raise UsageError(f"{path} is a folder; give a YAML file or a config.json")
@@ -91,14 +88,7 @@ def _reason(item: Any) -> str:
     if item["type"] == "extra_forbidden":
         return f"{place} is not a field of a shape ({', '.join(Shape.model_fields)})"
     message = item["msg"].removeprefix("Value error, ")
-    return f"{place} is {_short(item['input'])}: {message}" if place else message
-
-
-def _short(value: Any) -> str:
-    """A value in an error line; a number of thousands of digits is not written out."""
-    if isinstance(value, int) and abs(value) > 10**40:
-        return "a huge number"
-    return repr(value)[:40]
+    return f"{place} is {repr(item['input'])[:40]}: {message}" if place else message
 
 
 def _model_name(path: Path) -> str:

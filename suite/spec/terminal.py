@@ -1,5 +1,4 @@
-"""What is told to a user: refusals in one line, and text on its way to a terminal. Whatever wrote it, it is only shown,
-and moves, colours or reverses nothing."""
+"""What is told to a user: refusals in one line, and text that a terminal only shows, whatever wrote it."""
 
 import sys
 from collections.abc import Iterable

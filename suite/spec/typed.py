@@ -3,7 +3,6 @@
 The bounds are beyond any machine, and within what formulas can take.
 """
 
-import math
 import re
 from collections.abc import Sequence
 from datetime import datetime, timezone
@@ -40,22 +39,12 @@ def first_beyond(value: Any) -> tuple[str, ...] | None:
         if isinstance(part, dict):
             left += [((*path, str(name)), inner) for name, inner in part.items()]
         elif isinstance(part, (list, tuple)):
-            if not _all_small(part):
+            # the lengths of samples may be a million whole numbers
+            if not all(type(inner) is int and -MOST <= inner <= MOST for inner in part):
                 left += [((*path, str(position)), inner) for position, inner in enumerate(part)]
-        elif not _is_small(part):
+        elif isinstance(part, (int, float)) and not abs(part) <= MOST:  # NaN too
             return path
     return None
-
-
-def _is_small(value: Any) -> bool:
-    if isinstance(value, float):
-        return math.isfinite(value) and abs(value) <= MOST
-    return not isinstance(value, int) or abs(value) <= MOST
-
-
-def _all_small(values: Any) -> bool:
-    """Whether a long list of whole numbers is: as the lengths of samples are, of which there may be a million."""
-    return all(type(value) is int for value in values) and all(-MOST <= value <= MOST for value in values)
 
 
 _DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?")
@@ -67,10 +56,7 @@ _SIZE_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
 def seconds(option: str, text: str) -> float:
-    """``90``, ``90s``, ``20m``, ``1h30m`` in seconds.
-
-    Raises UsageError for anything else, for nothing or less, and for more than ten years.
-    """
+    """``90``, ``90s``, ``20m``, ``1h30m`` in seconds. Raises UsageError for anything else and beyond ten years."""
     match = _match(_DURATION, text)
     numbers = match.groups() if match else (None, None, None)
     total = sum(float(number) * unit for number, unit in zip(numbers, (3600, 60, 1), strict=True) if number)
@@ -82,10 +68,7 @@ def seconds(option: str, text: str) -> float:
 
 
 def size(option: str, text: str) -> int:
-    """``16g``, ``512m``, ``1.5GiB`` in bytes (units of 1024).
-
-    Raises UsageError for anything else and for more than an exbibyte.
-    """
+    """``16g``, ``512m``, ``1.5GiB`` in bytes (units of 1024). Raises UsageError for others, and beyond an exbibyte."""
     match = _match(_SIZE, text)
     if match is None:
         raise UsageError(f"{option} {shown(text)} is no size; write 512m, 16g or 1.5g")
@@ -105,10 +88,7 @@ def share(option: str, text: str) -> float:
 
 
 def counts(option: str, texts: Sequence[str]) -> tuple[int, ...]:
-    """Whole numbers from 1 on, each text one or several with commas between: ``1,2,4``; each number once.
-
-    Raises UsageError for anything else.
-    """
+    """Whole numbers from 1 on, each once, as ``1,2,4`` or one a text. Raises UsageError for anything else."""
     found = []
     for text in texts:
         for word in text.split(","):

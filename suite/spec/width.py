@@ -23,11 +23,8 @@ def terminal_columns(stream: TextIO | None = None) -> int | None:
 
 
 def wrapped(text: str, columns: int | None, first: str = "", rest: str | None = None) -> list[str]:
-    """``text`` in lines of at most ``columns``, broken between words alone: a longer word, a path, keeps its line.
-
-    ``first`` opens the first line and ``rest`` the others (default: spaces below ``first``). Without ``columns`` it is
-    one line.
-    """
+    """``text`` in lines of at most ``columns``, if any, broken between words alone: a longer word keeps its line.
+    ``first`` opens the first line and ``rest`` the others (default: spaces below ``first``)."""
     if columns is None:
         return [first + text.replace(UNBROKEN, " ")]
     after = " " * len(first) if rest is None else rest

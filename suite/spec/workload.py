@@ -187,7 +187,7 @@ class Workload(Declaring):
         return body
 
     @model_validator(mode="after")
-    def _algorithm_fits(self) -> "Workload":
+    def _fits_together(self) -> "Workload":
         declared = self.algorithm.declaration
         if self.prompt_lengths is not None and self.prompt_lengths.group_correlation:
             raise ValueError("the samples of a group share their prompt: --prompt-lengths has no group-correlation")
@@ -197,20 +197,10 @@ class Workload(Declaring):
             raise ValueError(
                 f"{declared.name} compares the samples of a prompt: --group is at least {declared.least_group}"
             )
-        if declared.values:
-            return self
-        if self.critic is not None:
+        if self.critic is not None and not declared.values:
             raise ValueError(f"{declared.name} learns no values, so critic must be left out")
-        return self
-
-    @model_validator(mode="after")
-    def _hydra_needs_frozen_layers(self) -> "Workload":
         if self.reference == "hydra" and self.trainable_layers is None:
             raise ValueError("a hydra reference shares the frozen trunk, so trainable_layers must be given")
-        return self
-
-    @model_validator(mode="after")
-    def _adapters_are_on_every_block(self) -> "Workload":
         if self.lora_rank is not None and self.trainable_layers is not None:
             raise ValueError("LoRA trains adapters on every block, so trainable_layers must be left out")
         return self

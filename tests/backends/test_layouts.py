@@ -6,13 +6,13 @@ import pytest
 
 from suite.backends.base import placed
 from suite.backends.registry import find_backend
-from suite.conduct.planning.plan import Plan, make_plan
+from suite.conduct.planning.plan import Plan
 from suite.spec.base import UsageError
 from suite.spec.catalogue import find_preset, find_size
 from suite.spec.layout import Layout, LayoutChoices, LayoutRequest
 from suite.spec.resolve import layout_errors, resolve_work
 from tests.backends.asked import CPU, CUDA, GIB, layout_of, size_of, work_of
-from tests.conduct.requests import request
+from tests.conduct.requests import make_plan, request
 
 ENGINES = ("deepspeed", "megatron")
 MOE = find_size("1M-moe")

@@ -35,6 +35,7 @@ ONE = (*RUN, "--backend", "deepspeed")
         ((*RUN, "--size", "1M"), "named twice"),
         ((*RUN, "--ranks", "4096"), "--force"),
         ((*RUN, "--ranks", "0"), "--ranks is at least 1, not 0"),
+        ((*RUN, "--parallel", "2"), "--parallel 2 keeps runs apart in containers: add --launcher docker"),
         ((*RUN, "--zero", "5"), "--zero 5: must be less than or equal to 3"),
         ((*RULED, "--with-suspect"), "--with-suspect goes with --until 3%"),
         ((*RULED, "--until", "0%"), "--until is a percentage such as 3%, not '0%'"),

@@ -4,6 +4,7 @@ from importlib import metadata
 from typing import Any
 
 from suite.backends.registry import find_backend
+from suite.conduct.planning.plan import Plan, make_joint_plan
 from suite.conduct.planning.request import LayoutChoices, Request
 from suite.spec.manifest import Measure
 from suite.spec.shape import Shape
@@ -41,3 +42,8 @@ def request(**changes: Any) -> Request:
         "layout": LayoutChoices(),
     }
     return Request(**{**body, **changes})
+
+
+def make_plan(request: Request, stacks: Any, *more: Any, **settings: Any) -> Plan:
+    """Of a single request."""
+    return make_joint_plan((request,), stacks, *more, **settings)

@@ -10,13 +10,12 @@ from pydantic import ValidationError
 
 from suite.bundle.derive import record_of
 from suite.bundle.store import Bundle
-from suite.conduct.planning.plan import make_plan
 from suite.conduct.planning.request import LayoutChoices, Request
 from suite.spec.algorithms import declarations
 from suite.spec.base import UsageError
 from suite.spec.workload import Workload
 from tests.bundle.tampering import change
-from tests.conduct.requests import STACKS, request
+from tests.conduct.requests import STACKS, make_plan, request
 from tests.conduct.sessions import Instantly, work
 from tests.synthetic import Event
 

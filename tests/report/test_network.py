@@ -213,7 +213,7 @@ def test_it_is_told_by_submit_and_by_collect(tmp_path, monkeypatch, capsys):
     manifest = synthetic_manifest(layout=Layout(nodes=1, devices_per_node=2, data=2))
     first = smoke_plan([manifest], STACKS, {"deepspeed": None}, tmp_path)
     waiting = Waiting(toy_cluster.ToySettings(lane="fast"), NodeSetup(python="python"))
-    handing = HandingOver(waiting, ToDo(manifests=()), False, False)
+    handing = HandingOver(waiting, ToDo((), {}), False, False)
     assert handing.smoke(first, tmp_path)
     told = "network within a node, gloo: all-reduce 2.00 GB/s"
     assert told in capsys.readouterr().out

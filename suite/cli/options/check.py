@@ -54,9 +54,7 @@ def show_plan(
     more: Mapping[str, Any] | None = None,
 ) -> int:
     """The dry run of every launcher; ``elsewhere``: what of the plan this machine cannot run; ``more``: of the JSON.
-
-    Raises as ``refuse``.
-    """
+    Raises as ``refuse``."""
     from suite.conduct.planning.show import plan_rows, print_plan
 
     now = states(plan.manifests, root)

@@ -19,7 +19,6 @@ from suite.conduct.cluster.to_do import ToDo, prepare, to_do
 from suite.conduct.planning.machine import measured_with
 from suite.conduct.planning.plan import Plan, make_joint_plan
 from suite.conduct.planning.preflight import Preflight, preflight
-from suite.conduct.planning.request import Request
 from suite.conduct.running.rerun import read_manifest
 from suite.launch.cluster.launcher import ClusterLauncher, Document, NodeSetup
 from suite.launch.idle import REQUIRE_IDLE
@@ -94,7 +93,9 @@ class Nodes:
             )
         _refuse_profile(work.profile)
         machine = self.machine(launcher)
-        requests, backends = self._requests(work, machine), work.backends
+        is_preset = not self.counts and self.gpus_per_node is None and work.preset is not None
+        ranks, nodes = ((), ()) if is_preset else ((self.ranks_per_node,), self.counts or (1,))
+        requests, backends = work.requests(machine, ranks, nodes or (None,)), work.backends
         stacks, images, code = machine.stacks(backends), machine.images(backends), machine.code(backends)
         plan = make_joint_plan(requests, stacks, images, machine.manner, code)
         machine.require_generation(plan.manifests)
@@ -143,12 +144,6 @@ class Nodes:
     def counts(self) -> tuple[int, ...]:
         """The numbers of nodes that were given. Raises UsageError."""
         return counts("--nodes", self.nodes or ())
-
-    def _requests(self, work: Work, machine: ClusterMachine) -> tuple[Request, ...]:
-        counts = self.counts
-        if counts or self.gpus_per_node is not None or work.preset is None:
-            return work.requests(machine, (self.ranks_per_node,), counts or (1,))
-        return work.requests(machine, ())
 
     @property
     def ranks_per_node(self) -> int:

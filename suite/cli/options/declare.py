@@ -2,11 +2,11 @@
 what the shell offers as values, the names in the catalogues and runs that were submitted."""
 
 import inspect
-from collections.abc import Callable, Iterable
-from dataclasses import Field, dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import Field, dataclass, field, fields, is_dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, dataclass_transform
+from typing import Annotated, Any, TypeVar, cast, dataclass_transform, get_type_hints
 
 import typer
 
@@ -45,10 +45,47 @@ def _declared(default: Any, info: Any, is_named: bool = True) -> Any:
     return field(default=default, metadata={"typer": info, "is_named": is_named})
 
 
-def for_typer(name: str, kind: Any, default: Any) -> inspect.Parameter:
-    """A parameter as Typer reads it. ``default``: what was declared, or a plain value."""
+def parameters_of(function: Callable[..., Any], **more: Any) -> list[inspect.Parameter]:
+    """As Typer reads them: in the place of a parameter that is a data class its fields. ``more``: further flags."""
+    groups, found = _groups(function), []
+    for name, own in inspect.signature(function, eval_str=True).parameters.items():
+        found += _of_group(groups[name]) if name in groups else [_for_typer(name, own.annotation, own.default)]
+    return found + [_for_typer(name, bool, declared) for name, declared in more.items()]
+
+
+def in_groups(function: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """What a function takes, from the values of its options."""
+    left, made = dict(given), {}
+    for name, group in _groups(function).items():
+        made[name] = group(**{each.name: left.pop(each.name) for each in fields(group)})
+    return {**left, **made}
+
+
+def _groups(function: Callable[..., Any]) -> dict[str, type[Any]]:
+    own = inspect.signature(function, eval_str=True).parameters
+    return {name: cast("type[Any]", each.annotation) for name, each in own.items() if is_dataclass(each.annotation)}
+
+
+def _of_group(group: type[Any]) -> list[inspect.Parameter]:
+    """The fields. An option without a heading of its own has its class's (``HEADING``) in help."""
+    kinds = get_type_hints(group, include_extras=True)
+    owners = {name: owner for owner in reversed(group.__mro__) for name in inspect.get_annotations(owner)}
+    return [
+        _for_typer(
+            each.name,
+            kinds[each.name],
+            each if "typer" in each.metadata else each.default,
+            getattr(owners[each.name], "HEADING", None),
+        )
+        for each in fields(group)
+    ]
+
+
+def _for_typer(name: str, kind: Any, default: Any, heading: str | None = None) -> inspect.Parameter:
+    """``default``: what was declared, or a plain value."""
     if isinstance(default, Field):
         info = default.metadata["typer"]
+        info.rich_help_panel = info.rich_help_panel or heading
         if not default.metadata["is_named"]:
             info.param_decls = (f"--{name.replace('_', '-')}",)  # else it had an opposite
         info.autocompletion = info.autocompletion or _OFFERED.get(name)

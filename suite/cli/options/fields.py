@@ -1,19 +1,14 @@
-"""Options that follow from declarations: of fields of models, and of data classes that commands share."""
+"""Options that follow from the declarations of models' fields."""
 
-import functools
-import inspect
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import Field as DataField
-from dataclasses import field, fields, is_dataclass, make_dataclass, replace
+from collections.abc import Sequence
+from dataclasses import make_dataclass, replace
 from types import UnionType
-from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
-import typer
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
-from typer.models import OptionInfo
 
-from suite.cli.options.declare import for_typer
+from suite.cli.options.declare import option
 from suite.cli.options.reading import checked
 from suite.spec.fields import Declared, declared, switched_on
 from suite.spec.layout import Layout
@@ -39,32 +34,33 @@ def option_group(model: type[BaseModel], panel: str, has_defaults: bool = True) 
     help shows the model's own default."""
     facts = [(name, fact) for name, fact in declared(model) if fact.option]
     _OPTIONS.update({name: fact.option for name, fact in facts if fact.option})
-    options = [_option(name, fact, model.model_fields[name], panel, has_defaults) for name, fact in facts]
-    return make_dataclass(f"{model.__name__}Options", options, frozen=True)
+    options = [(name, *_option(fact, model.model_fields[name], has_defaults)) for name, fact in facts]
+    return make_dataclass(f"{model.__name__}Options", options, frozen=True, namespace={"HEADING": panel})
 
 
 def settings_of(options: Any, model: type[Model]) -> Model:
     """The model of such options. Raises UsageError where it takes one of them not."""
+    return checked(lambda: model.model_validate(_given(options, model)))
+
+
+def _given(options: Any, model: type[BaseModel]) -> dict[str, Any]:
     given = {name: getattr(options, name) for name, fact in declared(model) if fact.option}
-    return checked(lambda: model.model_validate({name: value for name, value in given.items() if value is not None}))
+    return {name: value for name, value in given.items() if value is not None}
 
 
-def _option(name: str, fact: Declared, info: FieldInfo, panel: str, has_defaults: bool) -> tuple[str, Any, DataField]:
+def _option(fact: Declared, info: FieldInfo, has_defaults: bool) -> tuple[Any, Any]:
+    """Type and declaration of one."""
     kind: Any
     if fact.choice in ("automatic", "switch", "flag"):
         kind, default = (bool | None, None) if fact.choice == "automatic" else (bool, info.default is True)
         no = None if fact.choice == "flag" else f"--no-{str(fact.option).removeprefix('--')}"
-        option = typer.Option("/".join(filter(None, (fact.option, no))), help=fact.help, rich_help_panel=panel)
-    else:
-        plain, metavar = _typed(fact, info)
-        is_list = fact.choice in ("compare", "list")
-        is_shown = has_defaults and not is_list and fact.reads is None and "[default:" not in fact.help
-        default = info.default if is_shown else None
-        kind = list[plain] | None if is_list else plain if default is not None else plain | None  # type: ignore[valid-type]
-        option = typer.Option(
-            fact.option, help=fact.help, metavar=fact.metavar or metavar, min=fact.least, rich_help_panel=panel
-        )
-    return name, Annotated[kind, option], field(default=default)  # type: ignore[arg-type]
+        return kind, option(fact.help, default, "/".join(filter(None, (fact.option, no))))
+    plain, metavar = _typed(fact, info)
+    is_list = fact.choice in ("compare", "list")
+    is_shown = has_defaults and not is_list and fact.reads is None and "[default:" not in fact.help
+    default = info.default if is_shown else None
+    kind = list[plain] | None if is_list else plain if default is not None else plain | None  # type: ignore[valid-type]
+    return kind, option(fact.help, default, str(fact.option), metavar=fact.metavar or metavar, min=fact.least)
 
 
 def _typed(fact: Declared, info: FieldInfo) -> tuple[Any, str | None]:
@@ -88,8 +84,7 @@ LayoutOptions: Any = option_group(Layout, LAYOUT, has_defaults=False)
 
 def workload_changes(options: Any) -> dict[str, Any]:
     """The fields of the workload that were given."""
-    given = {name: getattr(options, name) for name, fact in declared(Workload) if fact.option}
-    return {name: value for name, value in given.items() if value is not None}
+    return _given(options, Workload)
 
 
 def layout_choices(options: Any) -> dict[str, Any]:
@@ -108,10 +103,7 @@ def layout_choices(options: Any) -> dict[str, Any]:
 
 
 def layouts_asked(options: Any, texts: Sequence[str]) -> tuple[dict[str, Any], ...]:
-    """``layout_choices`` of each ``--layout``, which the single options add to; without any, of these alone.
-
-    Raises UsageError.
-    """
+    """``layout_choices`` of each ``--layout`` with the single options, or of these alone. Raises UsageError."""
     return tuple(layout_choices(replace(options, **_in_one(options, text))) for text in texts or ("",))
 
 
@@ -138,50 +130,3 @@ def _in_one(options: Any, text: str) -> dict[str, Any]:
 def option_of(name: str) -> str:
     """The option that sets a field of what is asked for."""
     return _OPTIONS.get(name) or f"--{name.replace('_', '-')}"
-
-
-def takes_groups(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the fields of each parameter that is a data class as options, in the place of that parameter."""
-    groups = _groups(function)
-    shown: list[inspect.Parameter] = []
-    for name, parameter in inspect.signature(function, eval_str=True).parameters.items():
-        shown += (
-            _options(groups[name]) if name in groups else [for_typer(name, parameter.annotation, parameter.default)]
-        )
-
-    @functools.wraps(function)
-    def run(**given: Any) -> Any:
-        return function(**in_groups(function, given))
-
-    run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}
-    return run
-
-
-def in_groups(function: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """What a function takes, from the values of its options."""
-    left, made = dict(given), {}
-    for name, group in _groups(function).items():
-        made[name] = group(**{each.name: left.pop(each.name) for each in fields(group)})
-    return {**left, **made}
-
-
-def _groups(function: Callable[..., Any]) -> dict[str, type[Any]]:
-    own = inspect.signature(function, eval_str=True).parameters
-    return {name: cast("type[Any]", each.annotation) for name, each in own.items() if is_dataclass(each.annotation)}
-
-
-def _options(group: type) -> list[inspect.Parameter]:
-    """The fields as parameters. An option without a heading of its own has its class's (``HEADING``) in help."""
-    kinds = get_type_hints(group, include_extras=True)
-    found = {
-        each.name: for_typer(each.name, kinds[each.name], each if "typer" in each.metadata else each.default)
-        for each in fields(group)
-    }
-    for owner in reversed(group.__mro__):
-        heading = vars(owner).get("HEADING")
-        for name in inspect.get_annotations(owner) if heading else ():
-            facts = get_args(found[name].annotation) if name in found else ()
-            for info in (fact for fact in facts if isinstance(fact, OptionInfo)):
-                info.rich_help_panel = info.rich_help_panel or heading
-    return [*found.values()]

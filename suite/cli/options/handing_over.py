@@ -50,8 +50,8 @@ class HandingOver:
 
     def document(self) -> dict[str, Any]:
         """As `suite submit --json` prints it."""
-        others = self.left.model_dump(mode="json", exclude={"manifests"})
-        return {**self._launcher.submitted_json(self._submitted, self._statuses), **others, **self.first}
+        sent = self._launcher.submitted_json(self._submitted, self._statuses)
+        return {**sent, **self.left.others, **self.first}
 
     def _taken(self, found: ToDo) -> None:
         """By other drivers since."""
@@ -135,7 +135,7 @@ def submit_all(
 
 def show_submitted(done: HandingOver, nodes: Nodes, uncollected: bool) -> None:
     """What was not submitted and why, and what to do next."""
-    for state, run_ids in done.left.model_dump(exclude={"manifests"}).items():
+    for state, run_ids in done.left.others.items():
         if run_ids:
             say(f"{state.replace('_', ' ')}, so not submitted: {', '.join(run_ids)}")
     if uncollected:
@@ -148,9 +148,8 @@ def write_files(work: Work, nodes: Nodes, launcher: ClusterLauncher, output: Pat
     printed = str(output) == "-"
     paths = [] if printed else write_documents(launcher, documents, output, nodes.runs)
     if as_json:
-        others = found.model_dump(mode="json", exclude={"manifests"})
         rows = [launcher.rendered_json(document) for document in documents]
-        print_json({launcher.documents: rows, "files": [str(path) for path in paths], **others})
+        print_json({launcher.documents: rows, "files": [str(path) for path in paths], **found.others})
     elif printed:
         print(launcher.separator.join(document.text for document in documents), end="")
     say_lines(launcher.by_hand(paths) if paths and not as_json else ())

@@ -1,12 +1,9 @@
-"""Options of every command that starts runs, and the launchers that it may name: where a run is started, and how.
-
-A new launcher of `suite run` is an entry of ``LAUNCHERS`` and, where it has options of its own, a base of ``Where``.
-"""
+"""Options of every command that starts runs, and the launchers that it may name: where a run is started, and how."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import typer
 
@@ -38,7 +35,7 @@ LOCAL = "local"
 
 @group("Where it runs")
 class Choice:
-    """Which launcher starts the runs, and the interpreter that holds the stack."""
+    """Which launcher starts the runs, the interpreter that holds the stack, and how ranks of this machine start."""
 
     launcher: str = option(
         "local, or docker: a container for each run; of suite rerun also slurm and kubernetes",
@@ -46,12 +43,6 @@ class Choice:
     )
     python: Python = None
     require_idle: bool = flag("refuse to measure where something else uses the GPUs or CPUs")
-
-
-@group("Where it runs")
-class LocalOptions:
-    """How ranks of this machine are started."""
-
     start: str = option(
         "local: each rank imports its stack (spawn), or is forked from a process that has it imported (fork; "
         "auto: on CPUs alone), which saves seconds a run",
@@ -64,17 +55,16 @@ DockerOptions: Any = option_group(DockerSettings, DockerSettings.HEADING)
 
 
 @dataclass(frozen=True)
-class Where(DockerOptions, LocalOptions, Choice):
+class Where(DockerOptions, Choice):
     """Where runs are started: the choice of a launcher, and the options of every launcher."""
 
     def open(self, device: str, backends: Sequence[str], planning: bool = False) -> tuple[Machine, Launcher]:
         """The machine as its launcher sees it, and the launcher. Raises UsageError when it cannot be used."""
-        chosen = LAUNCHERS.get(self.launcher)
-        if chosen is None:
+        if self.launcher not in LAUNCHERS:
             known = " or ".join(LAUNCHERS)
             raise UsageError(f"--launcher is {known}, not {self.launcher!r}{nearest(self.launcher, LAUNCHERS)}")
         self._refuse_options_of_others()
-        return chosen.open(self, device, backends, planning)
+        return LAUNCHERS[self.launcher](self, device, backends, planning)
 
     def warn_if_busy(self, machine: Machine, launcher: Launcher) -> None:
         """One line on standard error about what else this host does, where it is the one that runs are started on."""
@@ -89,11 +79,10 @@ class Where(DockerOptions, LocalOptions, Choice):
 
     def _refuse_options_of_others(self) -> None:
         """An option that would be ignored is a mistake. Raises UsageError."""
-        own = _option_names(LAUNCHERS[self.launcher])
         given = {field.name for field in fields(self) if getattr(self, field.name) != field.default}
-        for name, launcher in LAUNCHERS.items():
-            for each in _option_names(launcher):
-                if each in given and each not in own:
+        for name, own in _OWN.items():
+            for each in own if name != self.launcher else ():
+                if each in given:
                     raise UsageError(
                         f"{option_of(each)} means nothing to the {self.launcher} launcher; "
                         f"add --launcher {name}, or leave it out"
@@ -101,16 +90,13 @@ class Where(DockerOptions, LocalOptions, Choice):
 
 
 def _open_local(where: Where, device: str, backends: Sequence[str], planning: bool) -> tuple[Machine, Launcher]:
-    start = find_start(where.start)
-    settings = settings_of(where, DockerSettings)
-    ids = settings.gpu_ids
+    start, settings = find_start(where.start), settings_of(where, DockerSettings)
     asked = read_interpreters(where.python or (), compares=True)
-    machine = look_at_machine(asked.usual or sys.executable, device, planning, ids)
-    given = settings.env
+    machine = look_at_machine(asked.usual or sys.executable, device, planning, settings.gpu_ids)
     pythons = {seat: path for name in backends for seat, path in asked.seats(name).items()}
-    machine = machine.model_copy(update={"pythons": pythons, "variables": measured_with(given)})
+    machine = machine.model_copy(update={"pythons": pythons, "variables": measured_with(settings.env)})
     _require_idle(where, machine, planning)
-    env = {**given, **(REQUIRE_IDLE if where.require_idle else {})}
+    env = {**settings.env, **(REQUIRE_IDLE if where.require_idle else {})}
     return machine, LocalLauncher(gpus=machine.device_names, env=env, start=start)
 
 
@@ -138,23 +124,10 @@ def _require_idle(where: Where, machine: Machine, planning: bool) -> None:
         require_idle_gpus(machine.device_names) if machine.device == "cuda" else require_idle_cpus()
 
 
-class RunLauncher(NamedTuple):
-    """One launcher of `suite run`."""
-
-    open: Callable[[Where, str, Sequence[str], bool], tuple[Machine, Launcher]]
-    #: data class of this launcher's own options
-    options: type[Any] | None = None
-    #: options of another launcher that it understands too
-    shared: tuple[str, ...] = ()
-
-
 #: the launchers of `suite run` by name
-LAUNCHERS = {
-    LOCAL: RunLauncher(_open_local, LocalOptions, shared=("gpu_ids", "env")),
-    "docker": RunLauncher(_open_docker, DockerOptions),
+LAUNCHERS = {LOCAL: _open_local, "docker": _open_docker}
+#: options that only one of them understands
+_OWN = {
+    LOCAL: ["start"],
+    "docker": [field.name for field in fields(DockerOptions) if field.name not in ("gpu_ids", "env")],
 }
-
-
-def _option_names(launcher: RunLauncher) -> list[str]:
-    own = () if launcher.options is None else (field.name for field in fields(launcher.options))
-    return [*own, *launcher.shared]

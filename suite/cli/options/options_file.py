@@ -1,5 +1,4 @@
-"""Options in files, as words of a command line: a plan of `suite run`, a folder's defaults, what a site says of its
-cluster."""
+"""Options in files, as words of a command line: a plan of `suite run`, a folder's defaults, a cluster's site."""
 
 from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
@@ -11,14 +10,11 @@ from suite.spec.names import nearest
 from suite.spec.plain_yaml import load_plain
 
 _MOST_BYTES = 256 * 1024
-_MOST_DIGITS, _LONGEST_SHOWN, _LONGEST_NAME = 40, 80, 300
+_LONGEST_SHOWN, _LONGEST_NAME = 80, 300
 
 
 def words_of(where: str, values: Any, params: Iterable[Any], left_out: Container[str]) -> list[str]:
-    """Options by their names as a command line has them.
-
-    ``params``: those of the command; ``left_out``: names of those that are passed over. Raises UsageError.
-    """
+    """Options of a command by name as a command line has them, without those ``left_out``. Raises UsageError."""
     options = {param.opts[0].removeprefix("--"): param for param in params if param.param_type_name == "option"}
     words: list[str] = []
     for key, value in mapping(values, where).items():
@@ -41,9 +37,7 @@ def _texts(where: str, value: Any, option: Any) -> list[str]:
     """What is typed for an option; of one that may be repeated each entry."""
     if option.multiple and isinstance(value, dict):
         return [f"{name}={text_of(f'{where}.{name}', each)}" for name, each in value.items()]
-    kind = getattr(option, "type_descriptor", None)  # of Typer from 0.27 on
-    is_whole = option.type.name.startswith("integer") if kind is None else kind.annotation is int
-    if is_whole and (isinstance(value, bool) or not isinstance(value, int)):
+    if option.type_descriptor.annotation is int and (isinstance(value, bool) or not isinstance(value, int)):
         raise UsageError(f"{where} is a whole number, not {shown(value)}")
     return [text_of(where, each) for each in (value if option.multiple and isinstance(value, list) else [value])]
 
@@ -90,18 +84,7 @@ def read_options(path: Path, what: str) -> Any:
         found = load_plain(path, foreign.read_text(path, str(path), _MOST_BYTES, by_user=True), what)
     except OSError as error:
         raise UsageError(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from error
-    if _is_huge(found):
-        raise UsageError(f"{path} holds a number of more than {_MOST_DIGITS} digits")
     return {} if found is None else found
-
-
-def _is_huge(value: Any) -> bool:
-    """Whether a number in it cannot even be shown."""
-    if isinstance(value, dict):
-        return any(map(_is_huge, value)) or any(map(_is_huge, value.values()))
-    if isinstance(value, (list, tuple, set)):
-        return any(map(_is_huge, value))
-    return isinstance(value, int) and abs(value) >= 10**_MOST_DIGITS
 
 
 def shown(value: Any) -> str:

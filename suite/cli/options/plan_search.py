@@ -13,7 +13,6 @@ from suite.planner.parameters import Parameters
 from suite.planner.search.request import USUAL_DEVICES, Wishes, answer, make_search, sensitivity
 from suite.planner.show import answer_lines, curves_lines, sensitivity_lines
 from suite.planner.simulate.explain import best_simulated, lines, trace_of
-from suite.planner.simulate.iteration import Simulated
 from suite.planner.simulate.stragglers import measured
 from suite.spec.catalogue import Preset, PresetPoint
 from suite.spec.terminal import UsageError, say_lines
@@ -82,17 +81,13 @@ def search(
         body["simulated"] = {"seconds": simulated.seconds, "causes": simulated.causes}
         say_lines(("", *lines(simulated, found.options[0].seconds, slow, columns)) if not as_json else ())
         if wanted.trace is not None:
-            _write_trace(simulated, wanted.trace)
+            try:
+                wanted.trace.write_text(json.dumps(trace_of(simulated)), encoding="utf-8")
+            except OSError as error:
+                raise UsageError(f"--trace {wanted.trace} cannot be written: {error.strerror or error}") from error
     if as_json:
         print_json(body)
     return DONE if found.met else GATE_NOT_MET
-
-
-def _write_trace(simulated: Simulated, path: Path) -> None:
-    try:
-        path.write_text(json.dumps(trace_of(simulated)), encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"--trace {path} cannot be written: {error.strerror or error}") from error
 
 
 def show_curves(asked: Question, made: dict[str, list[CurvePoint]], counts: list[int], as_json: bool) -> int:

@@ -38,9 +38,7 @@ def rank_counts(texts: Sequence[str], most: int) -> tuple[int, ...]:
 
 
 def check_numbers(given: Mapping[str, Any]) -> None:
-    """What no numeric option of any command takes, so that nothing overflows behind it. ``given``: options by the names
-    of their parameters. Raises UsageError for what is not finite or beyond any machine.
-    """
+    """Raises UsageError for a number among the options that is not finite or beyond any machine."""
     for name, value in given.items():
         for number in value if isinstance(value, (list, tuple)) else (value,):
             if first_beyond(number) is not None:
@@ -110,10 +108,7 @@ STANDARD_OUTPUT = Path("-")
 
 @contextmanager
 def written_to(output: Path, suffix: str, as_json: bool = False) -> Iterator[Path]:
-    """Where to write: ``output``, or for ``-`` a file of that suffix, which is printed at the end.
-
-    Raises UsageError where JSON is to be printed as well.
-    """
+    """``output``, or for ``-`` a file that is printed at the end. Raises UsageError where JSON is printed too."""
     if output != STANDARD_OUTPUT:
         yield output
         return
@@ -129,8 +124,7 @@ def written_to(output: Path, suffix: str, as_json: bool = False) -> Iterator[Pat
 
 
 def require_place(option: str, path: Path | None) -> None:
-    """Raises UsageError for a file that could not be written, or that would be waited for as a pipe is: before anything
-    is computed for it."""
+    """Raises UsageError, before anything is computed for it, for a file that could not be written."""
     if path is None or path.is_file():
         return
     if path.is_dir():
@@ -145,10 +139,7 @@ _NAMED = 3
 
 
 def unpacked_path(path: Path) -> Path:
-    """A bundle as it is; one of an archive, unpacked until the command ends.
-
-    Raises UsageError where an archive has several and none is named, and UnsafeArchive.
-    """
+    """A bundle as it is, or unpacked until the command ends. Raises UsageError where an archive has several."""
     from suite.bundle.archive.opening import opened
     from suite.cli.exits import until_end
 

@@ -56,10 +56,7 @@ def site_words(context: Any, launcher: str, given: Container[str]) -> list[str]:
 
 
 def with_site(context: Any, work: Work, nodes: Nodes) -> Nodes:
-    """The nodes with the image that is meant; what was taken of the site file is told on standard error.
-
-    Raises UsageError.
-    """
+    """The nodes with the image that is meant; what the site file gave goes to standard error. Raises UsageError."""
     file, found = context.meta.get(_KEPT, (None, Site([], {})))
     image, told = _image(nodes.image, work, found.images), [*map(_told, found.words)]
     if image != nodes.image and image in found.images.values():
@@ -76,10 +73,8 @@ def _told(word: str) -> str:
 
 
 def _image(given: str | None, work: Work, images: dict[str, str]) -> str | None:
-    """The image that is meant: one of the site's by its name, a file by its whole path, else that of the backends.
-
-    Raises UsageError where the site has one for some of the backends alone, or several.
-    """
+    """One of the site's by its name, a file by its whole path, else the one that the site has for all of the backends.
+    Raises UsageError where it has one for some of them alone, or several."""
     if given is not None:
         image = images.get(given, given)
         is_file = image.endswith(_IMAGE_FILES) and not image.startswith("/") and Path(image).is_file()
@@ -98,10 +93,7 @@ def _image(given: str | None, work: Work, images: dict[str, str]) -> str | None:
 
 
 def find_site(given: str | None) -> Path | None:
-    """The file that was named, else the user's own where there is one; ``None``: no site file.
-
-    Raises UsageError for a named file that is not there.
-    """
+    """The file that was named, else the user's own, if any. Raises UsageError for a named one that is not there."""
     if given == NO_FILE:
         return None
     if given is not None:
@@ -117,10 +109,7 @@ def find_site(given: str | None) -> Path | None:
 
 
 def read_site(path: Path, launcher: str, left_out: Container[str] = ()) -> Site:
-    """The section of a launcher, without the options that are left out.
-
-    Raises UsageError, one line, for whatever is wrong in any section of the file.
-    """
+    """The section of a launcher, without options left out. Raises UsageError for what is wrong in any section."""
     found = Site([], {})
     for section, values in mapping(read_options(path, "a site file"), str(path)).items():
         if section not in CLUSTER_LAUNCHERS:
@@ -142,10 +131,7 @@ def read_site(path: Path, launcher: str, left_out: Container[str] = ()) -> Site:
 
 def _params(launcher: str) -> list[Any]:
     """The options of `suite submit` that a section may hold."""
-    from suite.cli.app import load
-    from suite.cli.commands import COMMANDS, Group
+    from suite.cli.app import submit_command
 
-    group = COMMANDS["submit"]
-    assert isinstance(group, Group)
     own = {*OF_NODES, *(name for name, _ in declared(find_launcher(launcher).options))}
-    return [param for param in load(launcher, group.commands[launcher]).params if param.name in own]
+    return [param for param in submit_command(launcher).params if param.name in own]

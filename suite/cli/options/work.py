@@ -100,30 +100,26 @@ class Work(LayoutOptions, WorkloadOptions, Measuring, What):
         preset = self._preset
         return ("deepspeed", "megatron") if preset is None else preset.backends
 
-    def installed(self, machine: Machine) -> "Work":
-        """This work on the backends that the machine has, where a preset compares those that are there and none was
-        named; one line on standard error for each that is left out. Raises UsageError where none is left."""
+    def on(self, machine: Machine) -> "Work":
+        """This work on each environment of the backends, where several are compared; without those that the machine
+        lacks, one line on standard error for each, where a preset compares those that are there and none was named.
+        Raises UsageError where none is left."""
         from suite.cli.options.check import warn
 
-        preset = self._preset
-        if self.backend or preset is None or not preset.installed_only:
-            return self
-        there, missing = [], []
-        for name in preset.backends:
-            try:
-                machine.stacks((name,))
-                there.append(name)
-            except UsageError as error:
-                missing.append(str(error))
-        if not there:
-            raise UsageError(f"preset {preset.name}: no backend of it is installed here; {missing[0]}")
+        preset, there, missing = self._preset, list(self.backends), list[str]()
+        if not self.backend and preset is not None and preset.installed_only:
+            for name in preset.backends:
+                try:
+                    machine.stacks((name,))
+                except UsageError as error:
+                    there.remove(name)
+                    missing.append(str(error))
+            if not there:
+                raise UsageError(f"preset {preset.name}: no backend of it is installed here; {missing[0]}")
         for line in missing:
             warn("note: ", f"left out: {line}")
-        return replace(self, backend=there)
-
-    def in_environments(self, machine: Machine) -> "Work":
-        """This work on each environment of the backends, where several are compared."""
-        seats = [seat for name in self.backends for seat in machine.environments(name)]
+        compared = {name: [seat for seat in machine.pythons if seat.startswith(f"{name}@")] for name in there}
+        seats = [seat for name in there for seat in compared[name] or [name]]
         return self if seats == [*self.backends] else replace(self, backend=seats)
 
     @property
@@ -135,11 +131,8 @@ class Work(LayoutOptions, WorkloadOptions, Measuring, What):
     def requests(
         self, machine: Machine, ranks: tuple[int, ...], nodes: Sequence[int | None] = (None,)
     ) -> tuple[Request, ...]:
-        """What is asked of a machine; of a cluster, ``ranks`` on each of the numbers of nodes. Empty ``ranks`` and no
-        nodes: neither was given.
-
-        Raises UsageError. Values of a preset that an option overrides are listed on standard error.
-        """
+        """What is asked of a machine; of a cluster, ``ranks`` on each of the numbers of nodes; empty: not given. Raises
+        UsageError. Values of a preset that an option overrides are listed on standard error."""
         options = {
             "sizes": self.size or (),
             "ladder": self.ladder,
@@ -149,7 +142,7 @@ class Work(LayoutOptions, WorkloadOptions, Measuring, What):
             "track": self.track,
             "precision": self.dtype,
         }
-        preset, common, usual = self._preset, self._common(machine), (machine.usual_workload, machine.usual_precision)
+        preset, common = self._preset, self._common(machine)
         found: list[Request] = []
         lines: dict[str, None] = {}
         for count, layout in product(nodes, layouts_asked(self, self.layout or ())):
@@ -157,7 +150,7 @@ class Work(LayoutOptions, WorkloadOptions, Measuring, What):
             given = checked(partial(GivenOptions.model_validate, {**options, **on}))
             asked = {**common, "layout": layout}
             if preset is None:
-                found.append(checked(partial(cross_product, given, asked, *usual)))
+                found.append(checked(partial(cross_product, given, asked)))
             else:
                 found += checked(partial(preset_requests, preset, given, asked))
                 lines |= dict.fromkeys(replaced(preset, given, asked))

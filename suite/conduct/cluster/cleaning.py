@@ -1,9 +1,6 @@
 """What lies beside the results of runs that were collected, and removing it."""
 
-import os
-import stat
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 from suite.bundle.files import writing
@@ -29,10 +26,7 @@ class Cleaning(Frozen):
 
 
 def leftovers(root: Path, older_than: float | None = None) -> Cleaning:
-    """Submissions and outputs of runs whose bundles are whole, and that nobody will ask a cluster about any more.
-
-    ``older_than``: seconds since the run ended at least. Raises UsageError for a submission that cannot be used.
-    """
+    """Submissions and outputs of runs that are whole and ended ``older_than`` seconds ago. Raises UsageError."""
     found, kept = [], {}
     for submission in submissions(root):
         why = _needed(root, submission, older_than)
@@ -40,7 +34,7 @@ def leftovers(root: Path, older_than: float | None = None) -> Cleaning:
             kept[submission.run_id] = why
             continue
         files = [*find_scheduler(submission.launcher).files(submission), submission_path(root, submission.run_id)]
-        sizes = dict(_sizes(files))
+        sizes = {path: path.stat().st_size for path in files if path.is_file() and not path.is_symlink()}
         found.append(Leftover(run_id=submission.run_id, files=tuple(map(str, sizes)), bytes=sum(sizes.values())))
     return Cleaning(removable=tuple(found), kept=kept)
 
@@ -74,14 +68,3 @@ def _needed(root: Path, submission: Submission, older_than: float | None) -> str
     if older_than is not None and time.time() - (record.run.ended or 0.0) < older_than:
         return "too young"
     return None
-
-
-def _sizes(files: list[Path]) -> Iterator[tuple[Path, int]]:
-    """Regular files that are there."""
-    for path in files:
-        try:
-            status = os.lstat(path)
-        except OSError:
-            continue
-        if stat.S_ISREG(status.st_mode):
-            yield path, status.st_size

@@ -19,10 +19,8 @@ from suite.spec.base import UsageError
 
 
 def collect(root: Path, submission: Submission, gathered: Gathered) -> Record:
-    """Make the bundle of a run that is over under ``root``; it appears whole or not at all.
-
-    Raises UsageError when it exists or cannot be written, DamagedBundle when what came back cannot be trusted.
-    """
+    """Make the bundle of a run that is over, whole or not at all. Raises UsageError when it exists or cannot be
+    written, DamagedBundle when what came back cannot be trusted."""
     path = root / submission.run_id
     if os.path.lexists(path):
         raise UsageError(f"{path} exists; nothing is overwritten")
@@ -55,16 +53,12 @@ def _with_times(end: SchedulerEnd, transcript: Transcript) -> SchedulerEnd:
 
 
 def _write_output(bundle: Bundle, transcript: Transcript) -> None:
-    for rank, lines in transcript.events.items():
-        _write(bundle.path / "events" / f"rank-{rank}.jsonl", lines)
-    for name, lines in transcript.logs.items():
-        if lines:
-            _write(bundle.path / "logs" / f"{name}.log", lines)
-
-
-def _write(path: Path, lines: list[bytes]) -> None:
-    with writing(path), path.open("wb") as file:
-        file.writelines(lines)
+    found = {f"events/rank-{rank}.jsonl": lines for rank, lines in transcript.events.items()}
+    found |= {f"logs/{name}.log": lines for name, lines in transcript.logs.items() if lines}
+    for name, lines in found.items():
+        path = bundle.path / name
+        with writing(path), path.open("wb") as file:
+            file.writelines(lines)
 
 
 def _write_driver(bundle: Bundle, submission: Submission, gathered: Gathered, outcome: Outcome) -> None:

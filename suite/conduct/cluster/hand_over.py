@@ -31,10 +31,8 @@ _WAITING = "waiting for the cluster's answer, so that the job is not forgotten; 
 
 
 def write_documents(launcher: ClusterLauncher, documents: Sequence[Document], folder: Path, root: Path) -> list[Path]:
-    """Put each into a file of a folder, and what collects its runs beside the results.
-
-    Raises UsageError, also where another driver has submitted one of the runs meanwhile.
-    """
+    """Put each into a file of a folder, and what collects its runs beside the results. Raises UsageError, also where
+    another driver has submitted one of the runs meanwhile."""
     paths = []
     with turn(root):
         for document in documents:
@@ -116,10 +114,7 @@ def _sent(launcher: ClusterLauncher, document: Document, root: Path) -> tuple[Su
 
 @contextmanager
 def turn(root: Path) -> Iterator[None]:
-    """Wait until no other driver submits runs of this folder, and keep others out while the block runs.
-
-    Raises UsageError where the folder cannot be written. A folder that holds nothing afterwards is taken away again.
-    """
+    """Keep other drivers from submitting runs of this folder, and leave no empty one. Raises UsageError."""
     path = root / FOLDER / ".lock"
     descriptor = _locked(path)
     try:

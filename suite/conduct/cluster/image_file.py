@@ -17,18 +17,12 @@ def is_file(image: str) -> bool:
 
 
 def content_name(image: str) -> str:
-    """What tells an image from every other: a file's digest, else its name, best with a digest in it.
-
-    A folder (an unpacked image) is known by its path alone. Raises UsageError for a file that cannot be read.
-    """
+    """A file's digest, else the image's name or a folder's path. Raises UsageError for a file that cannot be read."""
     return file_digest(Path(image)) if is_file(image) else image
 
 
 def file_digest(path: Path) -> str:
-    """``sha256:...`` of a file. It is read once; after that its size, time and inode tell that it is the same.
-
-    Raises UsageError where it is not there, no plain file, or cannot be read.
-    """
+    """``sha256:...`` of a file, known by size, time and inode later. Raises UsageError where it is not readable."""
     try:
         opened = open_plain(path, f"--image {path}", None, by_user=True)
     except FileNotFoundError as error:

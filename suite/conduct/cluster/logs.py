@@ -2,12 +2,13 @@
 
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from suite.bundle.store import Bundle
 from suite.launch.cluster.registry import find_scheduler
-from suite.launch.cluster.submission import FOLDER, Submission, read_submission, submission_path
+from suite.launch.cluster.submission import FOLDER, read_submission, submission_path
 from suite.launch.stream import read_on
 from suite.spec.base import UsageError
 from suite.spec.names import nearest
@@ -17,68 +18,50 @@ Show = Callable[[str, list[bytes]], None]
 Tell = Callable[[str], None]
 
 
-class BundleLog:
-    """The logs of a bundle, whose run may go on."""
+class Log(NamedTuple):
+    """What a run prints.
 
-    def __init__(self, bundle: Bundle) -> None:
-        self._bundle = bundle
+    ``read``: by stream, what came since the last call with this place; at first so many last lines. ``state``: whether
+    more may come, and how far the run is in a few words; empty where there is nothing to say.
+    """
 
-    def read(self, place: dict[str, Any], lines: int) -> list[tuple[str, list[bytes]]]:
-        """By stream, what came since the last call with this ``place``; at first the last ``lines``."""
-        files = sorted((self._bundle.path / "logs").glob("*.log"), key=_natural)
-        return [(file.stem, read_on(file, place, lines)) for file in files]
-
-    def state(self) -> tuple[bool, str]:
-        """Whether more may come, and how far the run is in a few words; empty where there is nothing to say."""
-        return self._bundle.running(), ""
-
-
-class ClusterLog:
-    """The output of a run that was submitted and not collected, as ``BundleLog`` has it."""
-
-    def __init__(self, root: Path, submission: Submission) -> None:
-        self._root, self._submission = root, submission
-        self._scheduler = find_scheduler(submission.launcher)
-
-    def read(self, place: dict[str, Any], lines: int) -> list[tuple[str, list[bytes]]]:
-        return self._scheduler.printed(self._submission, place, lines)
-
-    def state(self) -> tuple[bool, str]:
-        if (self._root / self._submission.run_id).exists():
-            return False, "collected"
-        now = self._scheduler.look(self._submission)
-        return now.phase in ("pending", "running"), f"{now.word} {now.detail}".rstrip()
-
-
-Log = BundleLog | ClusterLog
+    read: Callable[[dict[str, Any], int], list[tuple[str, list[bytes]]]]
+    state: Callable[[], tuple[bool, str]]
 
 
 def find_log(root: Path, run: str) -> Log:
     """The log of a run by its id, or of a bundle by its folder. Raises UsageError where there is none."""
-    for path in (root / run, Path(run)):
-        if (path / "manifest.json").exists():
-            return BundleLog(Bundle(path))
+    bundle = next((Bundle(path) for path in (root / run, Path(run)) if (path / "manifest.json").exists()), None)
+    if bundle is not None:
+        return Log(partial(_of_bundle, bundle.path), lambda: (bundle.running(), ""))
     if submission_path(root, run).exists():
-        return ClusterLog(root, read_submission(submission_path(root, run)))
+        submission = read_submission(submission_path(root, run))
+        scheduler = find_scheduler(submission.launcher)
+
+        def state() -> tuple[bool, str]:
+            if (root / submission.run_id).exists():
+                return False, "collected"
+            now = scheduler.look(submission)
+            return now.phase in ("pending", "running"), f"{now.word} {now.detail}".rstrip()
+
+        return Log(partial(scheduler.printed, submission), state)
     known = known_runs(root)
     raise UsageError(f"there is no run {run!r} in {root}{nearest(run, known)}: neither a bundle nor submitted from it")
 
 
+def _of_bundle(path: Path, place: dict[str, Any], lines: int) -> list[tuple[str, list[bytes]]]:
+    files = sorted((path / "logs").glob("*.log"), key=_natural)
+    return [(file.stem, read_on(file, place, lines)) for file in files]
+
+
 def known_runs(root: Path) -> list[str]:
     """Ids of the runs of a results folder that have a bundle or were submitted; no cluster is asked."""
-    try:
-        bundles = {path.parent.name for path in root.glob("*/manifest.json")}
-    except OSError:
-        return []
-    return sorted({*bundles, *submitted(root)})
+    return sorted({*(path.parent.name for path in root.glob("*/manifest.json")), *submitted(root)})
 
 
 def submitted(root: Path) -> list[str]:
     """Ids of the runs that were submitted from a results folder."""
-    try:
-        return sorted(path.stem for path in (root / FOLDER).glob("*.json") if not path.name.startswith("."))
-    except OSError:
-        return []
+    return sorted(path.stem for path in (root / FOLDER).glob("*.json") if not path.name.startswith("."))
 
 
 def follow_log(log: Log, lines: int, follow: bool, show: Show, tell: Tell) -> None:

@@ -18,7 +18,6 @@ from suite.images.project import Project, normal, pins_of
 from suite.launch.probe import stack_versions
 from suite.spec.base import UsageError
 from suite.spec.catalogue import find_device
-from suite.spec.device import Device
 from suite.spec.images import images_of
 from suite.spec.manifest import Manifest
 
@@ -29,14 +28,11 @@ class ClusterMachine(Machine):
     image: str | None = Field(description="what the ranks run in; null: on the nodes themselves")
     image_name: str | None = Field(description="what names it by its content, as far as that is known")
     given: Mapping[str, str] = Field(description="package -> version as the user gave it")
-    told: Mapping[str, str] | None = Field(
-        description="normal name -> version of all that the image has, by the file of its stack; null: there is none"
-    )
+    told: Mapping[str, str] | None = Field(description="normal name -> version by the file of its stack, if any")
     holder: ClassVar[str] = "version with --stack PACKAGE=VERSION"
 
     def versions(self, backend: str) -> dict[str, str | None]:
-        """As given, else as the file of the image's stack has it, else of this interpreter where the nodes have it too,
-        else those that an image's lock pins."""
+        """As given, else by the file of the image's stack, else of this interpreter, or by the image's lock."""
         driver = find_backend(backend)
         packages, optional = driver.packages, driver.optional_packages
         if set(packages) <= set(self.given):
@@ -108,7 +104,11 @@ def cluster_machine(
     """``gpu``: a device of the catalogue, by name or by enough of its words. ``stack_file``: what the image holds, as
     `suite images stack` writes it; beside an image file it is found. Raises UsageError for an unknown device, and for
     files that cannot be read or do not belong together."""
-    found = None if gpu is None else find_device(gpu) or _meant(gpu)
+    found = None if gpu is None else find_device(gpu)
+    if gpu is not None and found is None:
+        from suite.planner.ask import named_device
+
+        found = named_device(gpu)[0]
     image_name = None if image is None else content_name(image)
     return ClusterMachine(
         python=python,
@@ -136,17 +136,9 @@ def _told(image: str | None, name: str | None, given: Path | None) -> Mapping[st
     return None if found is None else found.packages
 
 
-def _meant(name: str) -> Device:
-    """The device by enough of its words. Raises UsageError where there is none, or several."""
-    from suite.planner.ask import named_device
-
-    return named_device(name)[0]
-
-
 @lru_cache(maxsize=None)
 def pinned(backend: str) -> Mapping[str, str]:
-    """Versions that the lock of a backend's usual image pins, and those it takes from a commit, by normal name; empty
-    where nothing is known, as outside of a checkout."""
+    """Versions by normal name that the lock of a backend's usual image pins, or takes from a commit; empty: unknown."""
     images = images_of(backend)
     if not images:
         return {}
@@ -160,11 +152,8 @@ def pinned(backend: str) -> Mapping[str, str]:
 
 
 def plan_again(manifest: Manifest, root: Path, runs: int, machine: ClusterMachine) -> Plan:
-    """So many runs of a manifest on such nodes, beside those under ``root``.
-
-    Raises UsageError where it would be another measurement, as far as that is known from here: every rank compares its
-    stack with the manifest's.
-    """
+    """So many more runs of a manifest on such nodes. Raises UsageError where it would be another measurement, as far as
+    that is known from here: every rank compares its stack with the manifest's."""
     name = manifest.backend.name
     require_same_variables(manifest, machine.variables)
     known = machine.found_stacks([name])[name]

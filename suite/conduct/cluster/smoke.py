@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from suite.conduct.cluster.to_do import prepare
-from suite.conduct.planning.plan import make_plan
+from suite.conduct.planning.plan import make_joint_plan
 from suite.conduct.planning.request import Request
 from suite.launch.cluster.launcher import ClusterLauncher, Document
 from suite.launch.cluster.submission import SMOKE, submission_path
@@ -37,11 +37,8 @@ def smoke_plan(
     root: Path,
     device_memory_bytes: int | None = None,
 ) -> tuple[Manifest, ...]:
-    """The first runs before these, one for each backend, on as many nodes as the largest of them. Each is another
-    repeat than those that ``root``, the results folder, has already: what a cluster could yesterday says nothing.
-
-    Raises UsageError where a backend can run no small size so.
-    """
+    """The first runs before these, one for each backend, on as many nodes as the largest; each another repeat than
+    those under ``root``, since what a cluster could yesterday says nothing. Raises UsageError."""
     by_backend: dict[str, list[Manifest]] = {}
     for manifest in manifests:
         by_backend.setdefault(manifest.backend.name, []).append(manifest)
@@ -84,7 +81,7 @@ def _small(
             device_memory_bytes=device_memory_bytes,
         )
         try:
-            return make_plan(request, stacks, images).manifests[0]
+            return make_joint_plan((request,), stacks, images).manifests[0]
         except UsageError as error:
             refusals.append(str(error))
     raise UsageError(f"--smoke: no small size can be run first; {refusals[0]}")

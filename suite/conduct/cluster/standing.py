@@ -44,10 +44,7 @@ class Standing(Frozen):
 
 
 def chosen(root: Path, run_ids: Sequence[str]) -> list[Submission]:
-    """Those that are named, else all of a results folder.
-
-    Raises UsageError for unknown ones, DamagedBundle for a manifest that no bundle could have.
-    """
+    """Those that are named, else all. Raises UsageError for unknown ones, DamagedBundle for an impossible manifest."""
     found = [read_submission(submission_path(root, run_id)) for run_id in run_ids] or list(submissions(root))
     for each in found:
         parse_manifest(each.manifest.model_dump_json(by_alias=True), f"the manifest of {each.run_id}")
@@ -98,10 +95,8 @@ def without_hopeless(root: Path, now: Standing) -> Standing:
 def wait_until_over(
     root: Path, submission: Submission, on_change: Callable[[Standing], None], poll_seconds: float = POLL_SECONDS
 ) -> None:
-    """Come back when the cluster is done with the run.
-
-    Raises UsageError when it cannot be asked at first, or later for longer than its controller may be busy or away.
-    """
+    """Come back when the cluster is done with the run. Raises UsageError when it cannot be asked at first, or later for
+    longer than its controller may be busy or away."""
     before: SchedulerState | None = None
     pause = poll_seconds / 16
     give_up = 0.0

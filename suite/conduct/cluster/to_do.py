@@ -3,6 +3,7 @@
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from suite.conduct.cluster.image_file import content_name, is_file
 from suite.conduct.running.attic import set_aside
@@ -13,23 +14,18 @@ from suite.launch.cluster.launcher import ClusterLauncher
 from suite.launch.cluster.registry import find_scheduler
 from suite.launch.cluster.scheduler import Scheduler, SchedulerState
 from suite.launch.cluster.submission import Submission, read_submission, submission_path
-from suite.spec.base import Frozen
 from suite.spec.manifest import Manifest
 
 
-class ToDo(Frozen):
-    """Runs of a plan by what is to be done with them; ids but for the manifests."""
+class ToDo(NamedTuple):
+    """Runs of a plan that are to be done, and ids of the others: done, failed, under way, uncollected."""
 
     manifests: tuple[Manifest, ...]
-    done: tuple[str, ...] = ()
-    failed: tuple[str, ...] = ()
-    under_way: tuple[str, ...] = ()
-    uncollected: tuple[str, ...] = ()
+    others: dict[str, list[str]]
 
     def with_others(self, found: "ToDo") -> "ToDo":
         """With the runs that another driver is found to have done or begun since."""
-        lists = ("done", "failed", "under_way", "uncollected")
-        return self.model_copy(update={name: getattr(self, name) + getattr(found, name) for name in lists})
+        return ToDo(self.manifests, {name: ids + found.others[name] for name, ids in self.others.items()})
 
 
 def to_do(manifests: Sequence[Manifest], root: Path, retry_failed: bool, also_rendered: bool = False) -> ToDo:
@@ -43,24 +39,17 @@ def to_do(manifests: Sequence[Manifest], root: Path, retry_failed: bool, also_re
             left.append(manifest)
         else:
             others[list_name].append(manifest.run.id)
-    return ToDo(manifests=tuple(left), **{name: tuple(ids) for name, ids in others.items()})
+    return ToDo(tuple(left), others)
 
 
 def _list_of(root: Path, manifest: Manifest, retry_failed: bool, also_rendered: bool) -> str | None:
     """The list of ``ToDo`` that a run belongs to; ``None`` where it is still to be done."""
     state = state_of(root, manifest)
-    if state == "to run":
-        return _with_cluster(root, manifest.run.id, also_rendered)
     if state == "failed before":
         return None if retry_failed else "failed"
-    return {"done": "done", "running": "under_way"}.get(state)
-
-
-def _with_cluster(root: Path, run_id: str, also_rendered: bool) -> str | None:
-    """The same for a run without a bundle, by what the cluster says of an earlier submission."""
-    path = submission_path(root, run_id)
-    if not path.exists():
-        return None
+    path = submission_path(root, manifest.run.id)
+    if state != "to run" or not path.exists():
+        return {"done": "done", "running": "under_way"}.get(state)
     submission = read_submission(path)
     if submission.submitted is None and not also_rendered:
         return None
@@ -94,10 +83,7 @@ def prepare(manifests: Sequence[Manifest], launcher: ClusterLauncher) -> list[Su
 
 
 def look(scheduler: Scheduler, submission: Submission) -> SchedulerState:
-    """How far a run is; ``pending`` while a cluster may still take it that was given it without an answer.
-
-    Raises UsageError when the cluster cannot be asked.
-    """
+    """How far a run is; ``pending`` while a cluster that gave no answer may still take it. Raises UsageError."""
     state = scheduler.look(submission)
     if state.phase != "gone" or submission.sending is None or submission.submitted is None:
         return state

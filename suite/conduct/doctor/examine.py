@@ -4,8 +4,11 @@ import os
 import re
 import shutil
 import sys
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from importlib import metadata
+from itertools import product
 from pathlib import Path
 from typing import Literal
 
@@ -20,7 +23,7 @@ from suite.launch.docker.gpus import access_of
 from suite.launch.idle import others_on_cpus
 from suite.launch.probe import LocalDevice, ask_worker, hidden_by_variable, host_facts, local_devices, stack_versions
 from suite.spec.base import Frozen, UsageError
-from suite.spec.catalogue import find_device, find_ladder, find_size, find_workload, ladders
+from suite.spec.catalogue import find_device, find_size, find_workload, ladders
 from suite.spec.device import Precision
 from suite.spec.images import images
 from suite.spec.layout import LayoutRequest
@@ -80,8 +83,7 @@ def examine(asked: Interpreters, runs: Path) -> Diagnosis:
         drivers = backends().values()
         checks += pool.map(lambda driver: _backend_check(driver, asked.of(driver.name), device), drivers)
     versions = stack_versions(python, VLLM_PACKAGES)
-    found = ", ".join(f"{package} {version}" for package, version in versions.items() if version)
-    checks += [_check("generation vllm", found or "no vLLM", vllm_error(device, versions, python))]
+    checks += [_check("generation vllm", _there(versions) or "no vLLM", vllm_error(device, versions, python))]
     memory = psutil.virtual_memory()
     free = f"{memory.available / 2**30:.1f} GiB free of {memory.total / 2**30:.1f} GiB"
     checks += [_gpu_check(gpus), _cores_check(), _check("memory", free), _disk_check(runs), runtime_check()]
@@ -99,21 +101,20 @@ def examine(asked: Interpreters, runs: Path) -> Diagnosis:
 def _backend_check(driver: BackendDriver, python: str, device: str) -> Check:
     versions = stack_versions(python, driver.packages)
     missing = [package for package, version in versions.items() if version is None]
-    found = ", ".join(f"{package} {version}" for package, version in versions.items() if version)
+    found = _there(versions)
     if driver.experimental:
         found = f"{found or 'nothing'} (experimental: {driver.experimental})"
     # a stack with an installation of its own can say what else is wrong although packages are missing
     errors = driver.stack_errors(python) if driver.installation or not missing else []
     if not (missing or errors) and driver.name in own_backends():
         errors = _import_errors(driver.name, python, device)
-    if not (missing or errors):
-        return Check(name=f"backend {driver.name}", state="ok", found=found)
-    return Check(
-        name=f"backend {driver.name}",
-        state="missing",
-        found=found or "nothing",
-        advice=_stack_advice(python, missing, errors, driver.installation),
-    )
+    advice = _stack_advice(python, missing, errors, driver.installation) if missing or errors else None
+    state: Literal["missing", "ok"] = "missing" if advice else "ok"
+    return Check(name=f"backend {driver.name}", state=state, found=found or "nothing", advice=advice)
+
+
+def _there(versions: Mapping[str, str | None]) -> str:
+    return ", ".join(f"{package} {version}" for package, version in versions.items() if version)
 
 
 def _import_errors(backend: str, python: str, device: str) -> list[str]:
@@ -165,13 +166,11 @@ def _gpu_check(gpus: tuple[LocalDevice, ...]) -> Check:
     found = f"{len(gpus)} x {', '.join(sorted({gpu.name for gpu in gpus}))}"
     hidden = hidden_by_variable(gpus, os.environ)
     if hidden is not None:
-        return _check(
-            "gpu", f"{found}; {hidden}", "runs on this host use what the variable leaves; unset it to use all"
-        )
+        advice = "runs on this host use what the variable leaves; unset it to use all"
+        return _check("gpu", f"{found}; {hidden}", advice)
     unknown = ", ".join(sorted({gpu.name for gpu in gpus if find_device(gpu.name) is None}))
-    return _check(
-        "gpu", found, f"{unknown} is not in the device catalogue: MFU, HFU and MBU will be null" if unknown else None
-    )
+    advice = f"{unknown} is not in the device catalogue: MFU, HFU and MBU will be null"
+    return _check("gpu", found, advice if unknown else None)
 
 
 def _cores_check() -> Check:
@@ -187,12 +186,11 @@ def _cores_check() -> Check:
 def _disk_check(runs: Path) -> Check:
     folder = runs if runs.exists() else runs.absolute().parent
     if not folder.is_dir():
-        return Check(
-            name="results folder", state="missing", found=f"{runs} is no folder", advice="name another with --runs"
-        )
+        found, advice = f"{runs} is no folder", "name another with --runs"
+        return Check(name="results folder", state="missing", found=found, advice=advice)
     free = shutil.disk_usage(folder).free
-    advice = "free some space before a long ladder" if free < FREE_DISK_BYTES else None
-    return _check("results folder", f"{free / 2**30:.1f} GiB free", advice)
+    full = "free some space before a long ladder" if free < FREE_DISK_BYTES else None
+    return _check("results folder", f"{free / 2**30:.1f} GiB free", full)
 
 
 def runtime_check() -> Check:
@@ -211,27 +209,18 @@ def runtime_check() -> Check:
 
 
 def _fits(room: int | None, precision: Precision) -> list[Fit]:
-    rows = []
-    for ladder in ladders():
-        for name in find_ladder(ladder):
-            for driver in backends().values():
-                if driver.experimental:
-                    continue  # what one device can hold at the least is not asked of a stack that nobody ran
-                floor = _one_device_floor(driver, name, precision)
-                if floor is not None:
-                    fits = None if room is None else floor <= room
-                    fit = Fit(ladder=ladder, size=name, backend=driver.name, floor_bytes=floor, fits=fits)
-                    rows.append(fit)
+    rows, workload = [], find_workload("smoke")
+    # of a stack that nobody ran it is not asked
+    drivers = [driver for driver in backends().values() if not driver.experimental]
+    for ladder, sizes in ladders().items():
+        for size, driver in product(map(find_size, sizes), drivers):
+            with suppress(ValueError):  # it has no layout for one device
+                layout = driver.layout(size, workload, LayoutRequest(devices_per_node=1))
+                work = resolve_work(size, workload, layout)
+                floor = memory_floor(size, workload, work, layout, precision).bytes
+                fits = None if room is None else floor <= room
+                rows.append(Fit(ladder=ladder, size=size.name, backend=driver.name, floor_bytes=floor, fits=fits))
     return rows
-
-
-def _one_device_floor(driver: BackendDriver, name: str, precision: Precision) -> int | None:
-    size, workload = find_size(name), find_workload("smoke")
-    try:
-        layout = driver.layout(size, workload, LayoutRequest(devices_per_node=1))
-        return memory_floor(size, workload, resolve_work(size, workload, layout), layout, precision).bytes
-    except (UsageError, ValueError):
-        return None
 
 
 #: what the runtime runs before a container starts, where GPUs come by NVIDIA's hook
@@ -251,10 +240,7 @@ _STATE_WIDTH = len("missing  ")
 
 
 def print_diagnosis(diagnosis: Diagnosis, columns: int | None = None) -> None:
-    """The checks line by line, then which sizes one device can hold at the least.
-
-    ``columns``: what lines are broken at; ``None``: nowhere.
-    """
+    """The checks line by line, then which sizes one device can hold at the least; broken at ``columns``, if any."""
     width = max(len(check.name) for check in diagnosis.checks) + 2
     for check in diagnosis.checks:
         lines = wrapped(check.found, columns, f"{check.state:<{_STATE_WIDTH}}{check.name:<{width}}")

@@ -24,7 +24,6 @@ from suite.launch.probe import (
     why_no_gpu,
 )
 from suite.spec.base import Frozen, UsageError
-from suite.spec.device import Precision
 from suite.spec.manifest import Manifest
 from suite.spec.redaction import public_variables
 from suite.theory.memory import generating_floor, memory_floor
@@ -43,7 +42,7 @@ class Machine(Frozen):
 
     python: str
     pythons: dict[str, str] = Field(
-        default={}, description="backend, or backend@environment -> interpreter, of those with one of their own"
+        default={}, description="of backends, or backend@environment, with one of their own"
     )
     device: Literal["cpu", "cuda"]
     max_ranks: int
@@ -56,16 +55,6 @@ class Machine(Frozen):
     manner: tuple[str, ...] = Field(default=(), description="how ranks are started, where that is not the usual way")
     limited_by: str | None = Field(default=None, description="what was asked for that leaves so few of the GPUs")
     holder: ClassVar[str] = "interpreter with --python"
-
-    @property
-    def usual_workload(self) -> str:
-        """The workload that is meant for such a device."""
-        return "trlx-ds-chat" if self.device == "cuda" else "cpu"
-
-    @property
-    def usual_precision(self) -> Precision:
-        """bf16 on a GPU; a CPU computes in fp32."""
-        return "bf16" if self.device == "cuda" else "fp32"
 
     def require_room(self, ranks: int, force: bool, nodes: int = 1, threads: int = 1) -> None:
         """Raises UsageError for several nodes, for more ranks than devices, and without ``force`` for ranks of so many
@@ -88,10 +77,8 @@ class Machine(Frozen):
             )
 
     def require_memory(self, manifests: Iterable[Manifest]) -> None:
-        """Raises UsageError for a run whose ranks need more than the host has even at their floor.
-
-        On a GPU such a run fails and tells; on a CPU it would take the machine with it.
-        """
+        """Raises UsageError for a run whose ranks need more than the host has even at their floor. On a GPU such a run
+        fails and tells; on a CPU it would take the machine with it."""
         if self.host_memory_bytes is None:
             return
         for manifest in (each for each in manifests if each.measure.device == "cpu"):
@@ -119,19 +106,13 @@ class Machine(Frozen):
                     raise UsageError(error)
 
     def versions(self, backend: str) -> dict[str, str | None]:
-        """Version of each package of a backend in the stack's interpreter; None for one that is missing.
-
-        What some layouts alone need is among them where it is there.
-        """
+        """Version of each package of a backend in its interpreter, of those for some layouts where they are there."""
         driver, _ = seat_of(backend)
         found = stack_versions(self.python_of(backend), driver.packages + driver.optional_packages)
         return without_missing(driver.optional_packages, found)
 
     def code(self, backends: Iterable[str]) -> dict[str, dict[str, str]]:
-        """Digest of the code of each backend's packages; none where an image holds them, whose own digest says it.
-
-        An interpreter is asked once: backends have packages in common.
-        """
+        """Digest of the code of each backend's packages; none in an image. An interpreter is asked once for all."""
         packages: dict[str, tuple[str, ...]] = {}
         wanted: dict[str, dict[str, None]] = {}
         for name in backends:
@@ -167,15 +148,8 @@ class Machine(Frozen):
         """The interpreter of a backend's ranks."""
         return self.pythons.get(backend, self.python)
 
-    def environments(self, backend: str) -> list[str]:
-        """Those of a backend that are compared (``Backend.label``), or the backend itself."""
-        return [name for name in self.pythons if name.startswith(f"{backend}@")] or [backend]
-
     def stacks(self, backends: Iterable[str]) -> dict[str, dict[str, str]]:
-        """Versions of each backend's packages in the stack's interpreter.
-
-        Raises UsageError when one is missing or the stack cannot be measured.
-        """
+        """Versions of each backend's packages. Raises UsageError when one is missing or cannot be measured."""
         found = {}
         for name in backends:
             versions = self.versions(name)
@@ -232,12 +206,6 @@ def without_missing(optional: tuple[str, ...], versions: dict[str, str | None]) 
     return {package: version for package, version in versions.items() if version is not None or package not in optional}
 
 
-def _limit(gpu_ids: tuple[str, ...]) -> str | None:
-    if gpu_ids:
-        return "--gpu-ids " + ",".join(gpu_ids)
-    return f"{VISIBLE}={os.environ[VISIBLE]}" if VISIBLE in os.environ else None
-
-
 def smallest_memory(gpus: Iterable[LocalDevice]) -> int | None:
     """Bytes of the smallest device; ``None`` where one does not tell, as those that share the host's memory."""
     sizes = [gpu.memory_bytes for gpu in gpus]
@@ -269,6 +237,8 @@ def look_at_machine(python: str, device: str, planning: bool = False, gpu_ids: t
     require_device_name(device, gpu_ids)
     present = local_devices() if device != "cpu" else ()
     gpus = local_choice(present, gpu_ids, os.environ)
+    limit = f"{VISIBLE}={os.environ[VISIBLE]}" if VISIBLE in os.environ else None
+    limit = "--gpu-ids " + ",".join(gpu_ids) if gpu_ids else limit
     if gpus or (planning and device == "cuda"):
         # all of their kind share the host's cores, whoever uses the others
         kinds = {gpu.name for gpu in gpus}
@@ -281,7 +251,7 @@ def look_at_machine(python: str, device: str, planning: bool = False, gpu_ids: t
             device_name=name_of_all(gpus),
             host_memory_bytes=psutil.virtual_memory().total if gpus else None,
             device_names=tuple(gpu.uuid for gpu in gpus),
-            limited_by=_limit(gpu_ids) if len(gpus) < len(present) else None,
+            limited_by=limit if len(gpus) < len(present) else None,
             threads_per_rank=threads_of_a_full_node(physical_cores(usable_cpus()), alike),
         )
     if device == "cuda":
@@ -314,10 +284,8 @@ def measured_with(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def require_same_variables(manifest: Manifest, found: Mapping[str, str]) -> None:
-    """Raises UsageError where the ranks would get other variables than the manifest was measured with.
-
-    They are not taken from the manifest: variables can make a program load whatever its author likes.
-    """
+    """Raises UsageError where ranks would get other variables than the manifest was measured with; these are not taken
+    from it, because variables can make a program load whatever its author likes."""
     wanted = manifest.measure.variables
     missing = [f"--env {name}={value}" for name, value in wanted.items() if found.get(name) != value]
     more = [f"--env {name}" for name in found if name not in wanted]

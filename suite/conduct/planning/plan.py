@@ -20,8 +20,6 @@ from suite.spec.resolve import layout_errors, make_manifest
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
 
-#: what a request for a layout holds beside its choices
-UNCHOSEN = ("nodes", "devices_per_node", "device_memory_bytes")
 NO_IMAGES: Mapping[str, str | None] = MappingProxyType({})
 
 
@@ -44,21 +42,6 @@ class Plan(Frozen):
         return tuple(manifest for manifest in self.manifests if manifest.run.repeat == 1)
 
 
-def make_plan(
-    request: Request,
-    stacks: Mapping[str, Mapping[str, str]],
-    images: Mapping[str, str | None] = NO_IMAGES,
-    manner: Sequence[str] = (),
-) -> Plan:
-    """Resolve the cross product. ``stacks``: backend -> package -> version found in the stack's interpreter;
-    ``images``: backend -> what names the image it runs in, if any; ``manner``: how ranks are started, where that is not
-    the usual way.
-
-    Raises UsageError when a backend is left without a single possible run, with every reason.
-    """
-    return make_joint_plan((request,), stacks, images, manner)
-
-
 def make_joint_plan(
     requests: Sequence[Request],
     stacks: Mapping[str, Mapping[str, str]],
@@ -67,10 +50,12 @@ def make_joint_plan(
     code: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
     turning: Turning = ROUNDS,
 ) -> Plan:
-    """One plan of several requests that differ in sizes, ranks, layout and workload only, as those of a preset.
+    """One plan of requests that differ in sizes, ranks, layout and workload only, as those of a preset.
 
-    See ``make_plan``. ``code``: backend -> package -> digest of its code, as far as it is known. A backend may be one
-    in an environment, ``deepspeed@before``.
+    ``stacks``: backend, perhaps ``deepspeed@before``, -> package -> version in the stack's interpreter, ``code``:
+    -> digest, as far as it is known; ``images``: backend -> what names the image it runs in, if any; ``manner``: how
+    ranks are started, where that is not the usual way. Raises UsageError, with every reason, when a backend is left
+    without a single possible run.
     """
     request = requests[0]
     drivers = {name: seat_of(name)[0] for name in request.backends}
@@ -140,7 +125,7 @@ def _resolved(
         layout, errors = _layout(request, driver, versions, size, workload, wanted)
         if errors and request.preset:
             # the preset's own layout is for its own number of devices: here the stack chooses
-            free = LayoutRequest(**wanted.model_dump(include=set(UNCHOSEN)))
+            free = LayoutRequest(**wanted.model_dump(include={"nodes", "devices_per_node", "device_memory_bytes"}))
             layout, others = _layout(request, driver, versions, size, workload, free)
             errors = errors if others else []
         if layout is None or errors:
@@ -194,10 +179,7 @@ def _profile_errors(driver: BackendDriver, layout: Layout, request: Request) -> 
 def _expected_to_fit(
     request: Request, driver: BackendDriver, size: Shape, workload: Workload, layout: Layout
 ) -> Layout:
-    """The first choice, or the nearest that the planner expects to fit where it expects that one not to.
-
-    Whether a layout fits does not depend on the device's speed, so that any device can be planned for.
-    """
+    """The first choice, or the nearest that the planner expects to fit where that one does not."""
     measure, memory = request.measure, request.device_memory_bytes
     if memory is None or not can_be_predicted(measure):
         return layout
@@ -235,23 +217,15 @@ def _allowed(request: Request, points: list[Point]) -> list[Point]:
 def _layout_requests(request: Request, driver: BackendDriver, ranks: int) -> Iterator[LayoutRequest]:
     if ranks % request.nodes:
         raise UsageError(f"{ranks} ranks do not divide over {request.nodes} nodes")
-    choices = request.layout
-    crossed = {
-        name: getattr(choices, name) if name in driver.settings and getattr(choices, name) else (None,)
-        for name in chosen(Layout, "compare")
-    }
-    plain = {
-        name: getattr(choices, name)
-        for name in (*chosen(Layout, "automatic"), *chosen(Layout, "switch"))
-        if name in driver.settings
-    }
+    known = {name: value for name, value in request.layout if name in driver.settings}
+    crossed = {name: known.pop(name, None) or (None,) for name in chosen(Layout, "compare")}
     for values in product(*crossed.values()):
         yield LayoutRequest(
             nodes=request.nodes,
             devices_per_node=ranks // request.nodes,
             device_memory_bytes=request.device_memory_bytes,
             **dict(zip(crossed, values, strict=True)),
-            **plain,
+            **known,
         )
 
 

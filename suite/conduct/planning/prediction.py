@@ -41,10 +41,8 @@ class Pace(NamedTuple):
 
 
 def counted_iterations(measure: Measure, left_open: Sequence[Open], paces: Sequence[Pace]) -> int:
-    """Iterations of runs of equal work, which have the same number: as many as the slowest does in half an hour.
-
-    Those that were asked for, where they were not left open or nothing is expected of the runs.
-    """
+    """Of runs of equal work, which have the same number: as many as the slowest does in half an hour, or as asked
+    for."""
     if "iterations" not in left_open or not paces:
         return measure.iterations
     slowest = max(pace.iteration for pace in paces)

@@ -52,21 +52,13 @@ class Preflight(Frozen):
     rows: tuple[Row, ...]
 
     @property
-    def known(self) -> tuple[Expected, ...]:
-        return tuple(row.expected for row in self.rows if row.expected is not None)
-
-    @property
     def refusals(self) -> tuple[str, ...]:
         """Each once, however many repeats a row has."""
         return tuple(dict.fromkeys(row.refused for row in self.rows if row.refused is not None))
 
-    @property
-    def unchecked(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(row.unchecked for row in self.rows if row.unchecked is not None))
-
     def totals(self) -> dict[str, Any]:
         """Of the runs of which something is known: seconds one after the other, GPU-hours and cost."""
-        known = self.known
+        known = [row.expected for row in self.rows if row.expected is not None]
         return {
             "runs": len(known),
             "seconds": sum(expected.run_seconds for expected in known),
@@ -84,7 +76,7 @@ class Preflight(Frozen):
                 f"iterations, {number(totals['gpu_hours'])} GPU-hours{cost}; start-up comes on top, and nothing of "
                 "this was measured"
             )
-        for reason in self.unchecked:
+        for reason in dict.fromkeys(row.unchecked for row in self.rows if row.unchecked is not None):
             yield f"not checked: {reason}"
 
     def of(self, runs: Collection[str]) -> "Preflight":
@@ -98,10 +90,8 @@ def preflight(
     price: float | None = None,
     host_memory_bytes: int | None = None,
 ) -> Preflight:
-    """What to expect of each run on devices that a driver, or a user, calls ``device``.
-
-    ``price``: money per device and hour. ``host_memory_bytes``: of each node, where it is known.
-    """
+    """What to expect of runs on such devices; ``price``: money per device and hour; ``host_memory_bytes``: of each
+    node."""
     found = find_device(device) if device else None
     seen: dict[str, dict[str, Any]] = {}
     rows = []
@@ -137,9 +127,8 @@ def _look(
         row = f"{backend} {manifest.size.name}"
         return {"refused": f"{row}: {device.name} computes in no {measure.precision}, by its data sheet{other}"}
     if name is None:
-        return {
-            "unchecked": "memory, time and cost of these runs, because the GPU is not known; suite submit has --gpu"
-        }
+        why = "because the GPU is not known; suite submit has --gpu"
+        return {"unchecked": f"memory, time and cost of these runs, {why}"}
     if device is None:
         return {"unchecked": f"memory, time and cost on {name}, which is not in the device catalogue"}
     if not can_be_predicted(measure):
@@ -154,13 +143,10 @@ def _look(
         return {"unchecked": f"runs of {backend} on {device.name}, of which the planner knows nothing"}
     seconds = run_seconds(measure, predicted["iteration_seconds"])
     hours = seconds * manifest.layout.ranks / 3600
+    same = ("memory_bytes", "capacity_bytes", "host_memory_bytes", "fits", "iteration_seconds")
     expected = Expected(
-        memory_bytes=predicted["memory_bytes"],
-        capacity_bytes=predicted["capacity_bytes"],
-        host_memory_bytes=predicted["host_memory_bytes"],
-        fits=predicted["fits"],
+        **{name: predicted[name] for name in same},
         tight=predicted["fits"] and is_tight(predicted["memory_bytes"], predicted["capacity_bytes"]),
-        iteration_seconds=predicted["iteration_seconds"],
         phase_seconds=predicted["phases"],
         run_seconds=seconds,
         gpu_hours=hours,

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field
 
 from suite.backends.registry import seat_of
 from suite.conduct.planning.prediction import Open
@@ -25,7 +25,7 @@ class Request(Declaring):
 
     backends: tuple[str, ...] = Field(min_length=1, description="deepspeed, or deepspeed@before in an environment")
     sizes: tuple[Shape, ...] = Field(min_length=1)
-    ranks: tuple[PositiveInt, ...] = Field(min_length=1)
+    ranks: tuple[Annotated[int, Field(gt=0, le=MOST_RANKS)], ...] = Field(min_length=1)
     nodes: int = Field(default=1, gt=0)
     workload: Workload
     scalings: tuple[Scaling, ...] = ("weak",)
@@ -42,12 +42,6 @@ class Request(Declaring):
     device_name: str | None = Field(default=None, exclude=True, description="as its driver or a user calls it")
     left_open: tuple[Open, ...] = Field(default=(), exclude=True, description="what the prediction may choose")
     preset: str | None = Field(default=None, exclude=True, description="whose the layout is, where no option chose it")
-
-    @model_validator(mode="after")
-    def _ranks_can_be_read_back(self) -> "Request":
-        if max(self.ranks) > MOST_RANKS:
-            raise ValueError(f"{max(self.ranks)} ranks are more than the {MOST_RANKS:,} that a run may have")
-        return self
 
     @property
     def layout_is_open(self) -> bool:
@@ -103,46 +97,30 @@ class GivenOptions(Frozen):
     precision: Precision | None = None
 
 
-def cross_product(
-    given: GivenOptions, common: Mapping[str, Any], usual_workload: str, usual_precision: Precision
-) -> Request:
-    """The request of a session without a preset. ``common`` holds the fields of ``Request`` that ``given`` has not,
-    its ``measure`` those of ``Measure`` but the precision.
-
-    Raises UsageError for unknown names and ValidationError for values that do not fit.
-    """
+def cross_product(given: GivenOptions, common: Mapping[str, Any]) -> Request:
+    """The request of a session without a preset, for work and a precision that its device is meant for. ``common``: the
+    fields of ``Request`` that ``given`` has not, its ``measure`` without the precision. Raises UsageError for unknown
+    names and ValidationError for values that do not fit."""
+    on_gpus = common["measure"]["device"] == "cuda"
     sizes = chosen_sizes(given.sizes, given.ladder, given.shape_files)
-    return _made(given, common, sizes, (1,), 1, find_workload(usual_workload), usual_precision, "equal-config")
+    usual = find_workload("trlx-ds-chat" if on_gpus else "cpu")
+    return _made(given, common, usual, "bf16" if on_gpus else "fp32", sizes=sizes, ranks=(1,))
 
 
 def _made(
-    given: GivenOptions,
-    common: Mapping[str, Any],
-    sizes: tuple[Shape, ...],
-    ranks: tuple[int, ...],
-    nodes: int,
-    workload: Workload,
-    precision: Precision,
-    track: Track,
+    given: GivenOptions, common: Mapping[str, Any], workload: Workload, precision: Precision, **usual: Any
 ) -> Request:
     """A request of these, but for what was given."""
-    own = workload if given.workload is None else find_workload(given.workload)
-    body = {
-        "sizes": sizes,
-        "ranks": given.ranks or ranks,
-        "nodes": given.nodes or nodes,
-        "workload": own.changed(given.work),
-        "measure": {**common["measure"], "precision": given.precision or precision},
-        "track": given.track or track,
-    }
-    return Request.model_validate({**common, **body})
+    work = workload if given.workload is None else find_workload(given.workload)
+    measure = {**common["measure"], "precision": given.precision or precision}
+    own = {name: getattr(given, name) for name in ("ranks", "nodes", "track") if getattr(given, name)}
+    body = {**common, **usual, **own, "workload": work.changed(given.work), "measure": measure}
+    return Request.model_validate(body)
 
 
 def preset_requests(preset: Preset, given: GivenOptions, common: Mapping[str, Any]) -> tuple[Request, ...]:
-    """One request for each size of a preset. ``common`` as for ``cross_product``.
-
-    Raises UsageError for a size that the preset does not have, and ValidationError for values that do not fit.
-    """
+    """One request for each size of a preset; ``common`` as for ``cross_product``. Raises UsageError for a size that it
+    does not have, and ValidationError for values that do not fit."""
     if given.ladder is not None or given.shape_files:
         raise UsageError(
             f"preset {preset.name} has its own sizes; choose among them with --size, or leave --preset out"
@@ -206,8 +184,8 @@ def _request(preset: Preset, point: PresetPoint, given: GivenOptions, common: Ma
         layout["engine_sleep"] = None  # the preset's, of an engine that was asked away
     more = {"layout": layout, "preset": preset.name if nobody_chose else None, **_device(preset, common)}
     nodes = 1 if given.ranks else point.nodes
-    work, sizes = preset.work_of(point), (find_size(point.size),)
-    return _made(given, {**common, **more}, sizes, (point.ranks,), nodes, work, preset.precision, preset.track)
+    usual = {"sizes": (find_size(point.size),), "ranks": (point.ranks,), "nodes": nodes, "track": preset.track}
+    return _made(given, {**common, **more}, preset.work_of(point), preset.precision, **usual)
 
 
 def _device(preset: Preset, common: Mapping[str, Any]) -> dict[str, Any]:

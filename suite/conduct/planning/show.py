@@ -3,16 +3,13 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from rich import box
-from rich.table import Table
-
 from suite.conduct.planning.plan import Plan
 from suite.conduct.planning.preflight import Preflight
 from suite.conduct.planning.request import RunState
-from suite.report.formatting.forms import cell, console
 from suite.report.formatting.numbers import GIB, counted, gib, number, span
+from suite.spec.grid import Column, grid_lines
 from suite.spec.manifest import Manifest
-from suite.spec.terminal import say_lines
+from suite.spec.terminal import say, say_lines
 from suite.spec.width import terminal_columns, wrapped
 
 
@@ -36,31 +33,28 @@ def plan_rows(runs: Sequence[tuple[Manifest, RunState]], found: Preflight) -> li
     ]
 
 
-#: what a narrow terminal leaves out of the plan, in this order: a run's id holds all but the scaling
-_FOLDED = ("repeat", "ranks", "size", "backend", "scaling")
+#: what a narrow terminal leaves out of the plan, the highest first: a run's id holds all but the scaling
+_RANKS = {"repeat": 5, "ranks": 4, "size": 3, "backend": 2}
+_FIGURES = ("ranks", "samples", "repeat")
 
 
 def print_plan(plan: Plan, rows: Sequence[dict], found: Preflight) -> None:
     """The dry run: every run in order with what the results folder holds of it, then what cannot be run, and what is
     expected of each configuration. ``found``: of the runs that are still to be done."""
-    screen = console()
-    names = ["run", "backend", "size", "ranks", "layout", "scaling", "samples", "repeat", "state"]
-    heading = f"plan {plan.id}: {counted(len(rows), 'run')}"
-    table = _plan_table(names, rows, heading)
-    for name in _FOLDED:
-        if screen.measure(table, options=screen.options.update(width=1000)).maximum <= screen.width:
-            break
-        if name != "scaling" or len({row["scaling"] for row in rows}) == 1:
-            names.remove(name)
-            table = _plan_table(names, rows, heading)
-    screen.print(table)
-    for entry in plan.skipped:
-        screen.print(f"not possible: {entry.backend} {cell(entry.size)} on {entry.ranks} ranks: {cell(entry.reason)}")
-    for note in plan.notes:
-        screen.print(f"note: {cell(note)}", highlight=False)
+    ranks = {**_RANKS, "scaling": 1 if len({row["scaling"] for row in rows}) == 1 else 0}
+    names = ("run", "backend", "size", "ranks", "layout", "scaling", "samples", "repeat", "state")
+    cells = {name: [str(row[name]) for row in rows] for name in names}
+    columns = [
+        Column(name, cells[name], ranks.get(name, 0), name not in _FIGURES, name in ("run", "state")) for name in names
+    ]
+    say(f"plan {plan.id}: {counted(len(rows), 'run')}")
+    say_lines(grid_lines(columns, terminal_columns()))
+    lines = [f"not possible: {one.backend} {one.size} on {one.ranks} ranks: {one.reason}" for one in plan.skipped]
+    for line in (*lines, *(f"note: {note}" for note in plan.notes)):
+        say_lines(wrapped(line, terminal_columns(), rest="  "))
     say_lines(_expectations(rows, found))
     counts = Counter(row["state"] for row in rows)
-    screen.print(", ".join(f"{count} {state}" for state, count in sorted(counts.items())) + "; nothing was run")
+    say(", ".join(f"{count} {state}" for state, count in sorted(counts.items())) + "; nothing was run")
 
 
 def _expectations(rows: Sequence[dict], found: Preflight) -> Iterator[str]:
@@ -72,8 +66,6 @@ def _expectations(rows: Sequence[dict], found: Preflight) -> Iterator[str]:
             configuration = tuple(row[name] for name in ("backend", "size", "ranks", "layout", "limit_seconds"))
             alike.setdefault(configuration, []).append(row)
     if alike:
-        from suite.spec.grid import Column, grid_lines
-
         firsts = [(each[0], each[0]["expected"], len(each)) for each in alike.values()]
         names = [f"{row['backend']} {row['size']} {row['layout']}" for row, _, _ in firsts]
         costs = [number(expected["cost"], 2) for _, expected, _ in firsts]
@@ -103,13 +95,3 @@ def _of_memory(expected: dict) -> str:
 def _of_limit(row: dict) -> str:
     seconds: float = row["expected"]["run_seconds"]
     return span(seconds) + (" !" if seconds > row["limit_seconds"] else "")
-
-
-def _plan_table(names: Sequence[str], rows: Sequence[dict], heading: str) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, title=heading, title_justify="left", pad_edge=False)
-    for name in names:
-        right = name in ("ranks", "samples", "repeat")
-        table.add_column(name, justify="right" if right else "left", no_wrap=name in ("run", "state"), overflow="fold")
-    for row in rows:
-        table.add_row(*(cell(row[name]) for name in names))
-    return table

@@ -8,7 +8,6 @@ from typing import Literal, NamedTuple
 
 from pydantic import Field
 
-from suite.backends.base import without_turns
 from suite.backends.registry import seat_of
 from suite.conduct.planning.prediction import predicted_layout
 from suite.launch.local import LocalLauncher
@@ -138,22 +137,22 @@ def take_seats(points: list[Point], turning: Turning, chooses_iterations: bool) 
         raise UsageError(f"--turns iterations: {'; '.join(reasons)}; --turns rounds runs one after the other")
     changes = {"turns": "iterations", "turn_length": turning.length}
     own = {"iterations": ITERATIONS} if chooses_iterations else {}
-    seated = [
-        point.model_copy(
-            update={"seat": seats[id(point)], "measure": point.measure.model_copy(update={**changes, **own})}
-        )
-        if id(point) in seats
-        else point
-        for point in points
-    ]
+    seated = []
+    for point in points:
+        measure = point.measure.model_copy(update={**changes, **own})
+        update = {"seat": seats[id(point)], "measure": measure} if id(point) in seats else {}
+        seated.append(point.model_copy(update=update))
     return Seated(seated, tuple(assumed), tuple(reasons) if len(points) > 1 else ())
 
 
 def _why_alone(point: Point) -> str | None:
     if point.measure.profile:
         return "--profile adds an iteration that counts nowhere"
-    reason = without_turns(seat_of(point.backend)[0], point.layout)
-    return None if reason is None else f"{point.backend}: {reason}"
+    if point.layout.placement == "split":
+        return f"{point.backend}: its two sides work at the same time, on different iterations"
+    if seat_of(point.backend)[0].takes_turns:
+        return None
+    return f"{point.backend}: its work is done by processes of its own, which go on while its ranks wait"
 
 
 def _why_not(point: Point, members: int, needed: float, room_bytes: int | None) -> str:

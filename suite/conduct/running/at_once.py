@@ -31,10 +31,7 @@ class Lane(NamedTuple):
 
 
 class AtOnce(ABC):
-    """Runs of a ledger in threads. One use.
-
-    What is to be started by the main thread, with which it ends, is started ``in_main_thread``.
-    """
+    """Runs of a ledger in threads. One use. What ends with the thread that starts it is started ``in_main_thread``."""
 
     def __init__(self, ledger: Ledger, settings: Settings, view: View, most: int) -> None:
         """``most``: how many runs may go on at the same time."""
@@ -67,14 +64,19 @@ class AtOnce(ABC):
     def in_main_thread(self, call: Callable[[], Any]) -> Any:
         """From a run's thread: what a call gives or raises that the main thread makes."""
         found: Future[Any] = Future()
-        self._mailbox.post(partial(_answer, found, call))
+
+        def answer() -> None:
+            try:
+                found.set_result(call())
+            except Exception as error:  # noqa: BLE001 - whoever waits for it raises it
+                found.set_exception(error)
+
+        self._mailbox.post(answer)
         return found.result()
 
     def work(self) -> bool:
-        """Work until nothing is left, or until all that ran has ended after a stop request; whether that came.
-
-        Raises what kept a run from having a bundle or from being shown, once all have ended.
-        """
+        """Work until nothing is left, or all have ended after a stop request; whether that came. Raises what kept a run
+        from having a bundle or from being shown, once all have ended."""
         threads, selector = ThreadPoolExecutor(max_workers=self._most), selectors.DefaultSelector()
         with stop_requests() as requests, closing(self._mailbox), threads, selector, self.attending(selector):
             selector.register(requests.descriptor, selectors.EVENT_READ, partial(self._stop, requests))
@@ -149,10 +151,3 @@ class AtOnce(ABC):
     def _forward(self, request: signal.Signals) -> None:
         for lane in self._lanes.values():
             os.write(lane.writing, bytes([request]))
-
-
-def _answer(found: Future[Any], call: Callable[[], Any]) -> None:
-    try:
-        found.set_result(call())
-    except Exception as error:  # noqa: BLE001 - whoever waits for it raises it
-        found.set_exception(error)

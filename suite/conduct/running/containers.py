@@ -63,10 +63,8 @@ def open_containers(
     on_progress: Callable[[str], None],
     planning: bool = False,
 ) -> tuple[ContainerMachine, DockerLauncher]:
-    """Reach the container runtime, clear away what dead sessions left, find images and devices. Raises UsageError.
-
-    ``planning``: nothing is run, so GPUs that are asked for need not be there.
-    """
+    """Reach the runtime, clear away what dead sessions left, find images and devices; ``planning``: GPUs that are asked
+    for need not be there. Raises UsageError."""
     require_device_name(device, settings.gpu_ids)
     runtime = connect(settings.copy_back)
     _clear_away(runtime, on_progress)

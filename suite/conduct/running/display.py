@@ -6,13 +6,13 @@ from contextlib import suppress
 from io import StringIO
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 from suite.conduct.planning.plan import Plan
-from suite.conduct.running.ledger import View
 from suite.conduct.running.outcome_line import doubt, outcome_line
-from suite.conduct.running.progress import CrowdView, LiveView, PlainView
+from suite.conduct.running.progress import CrowdView, LiveView, PlainView, View
 from suite.conduct.running.session import Summary
+from suite.conduct.running.state import ended
 from suite.report.formatting.escape import visible
 from suite.report.formatting.numbers import counted, interval
 from suite.spec.terminal import is_quiet, say
@@ -26,43 +26,30 @@ if TYPE_CHECKING:
 RATE = "samples/s [95 %]"
 
 
-def live_view(to_stderr: bool = False) -> View:
-    """A live line on a terminal, plain lines elsewhere."""
-    stream = _stream(to_stderr)
+def session_view(to_stderr: bool, is_crowd: bool) -> View:
+    """A live line on a terminal, plain lines elsewhere and for runs side by side; nothing with -q."""
+    stream = StringIO() if is_quiet() else sys.stderr if to_stderr else sys.stdout
+    if is_crowd:
+        return CrowdView(stream)
     return LiveView(stream) if stream.isatty() else PlainView(stream)
-
-
-def crowd_view(to_stderr: bool = False) -> View:
-    """Lines, for runs side by side."""
-    return CrowdView(_stream(to_stderr))
-
-
-def _stream(to_stderr: bool) -> TextIO:
-    """Where a session is shown at work; nowhere with -q."""
-    return StringIO() if is_quiet() else sys.stderr if to_stderr else sys.stdout
 
 
 def results(plan: Plan, root: Path) -> "ReportModel":
     """The report of the plan's runs that have ended under ``root``, of these alone."""
     from suite.bundle.derive import StillRunning, record_of
-    from suite.bundle.store import Bundle, DamagedBundle
+    from suite.bundle.store import DamagedBundle
     from suite.report.facts.entry import Entry
     from suite.report.facts.model import build
 
     entries = []
-    for manifest in plan.manifests:
-        bundle = Bundle(root / manifest.run.id)
-        if bundle.path.is_dir() and not bundle.running():
-            with suppress(DamagedBundle, StillRunning):
-                entries.append(Entry(manifest, record_of(bundle), bundle.path.as_posix()))
+    for manifest, bundle in ended(plan, root):
+        with suppress(DamagedBundle, StillRunning):
+            entries.append(Entry(manifest, record_of(bundle), bundle.path.as_posix()))
     return build(entries)
 
 
 def print_summary(summary: Summary, plan: Plan, root: Path, reached: Iterable[str] = ()) -> None:
-    """What was done, in a few lines, who is faster and the result of each row, and the next command.
-
-    ``reached``: what a stopping rule came to.
-    """
+    """What was done, who is faster, the result of each row, what a stopping rule ``reached``, and the next command."""
     from suite.report.terminal import print_answer, print_headline
 
     done = len(summary.done_before)

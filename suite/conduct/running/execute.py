@@ -6,8 +6,8 @@ import shlex
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import closing, nullcontext, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -20,7 +20,7 @@ from suite.conduct.planning.prediction import with_prediction
 from suite.conduct.running.provenance import driver_facts, origin_of
 from suite.launch.job import Job, JobLimits, Site
 from suite.launch.outcome import Failure, Launcher, LauncherUnavailable, Outcome
-from suite.launch.requests import StopRequests, stop_requests
+from suite.launch.requests import stop_requests
 from suite.launch.turns import Start
 from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest
@@ -33,10 +33,8 @@ _LEAST_BYTES = 4096
 
 
 class SpareRoom:
-    """Room in the file system of a folder, until ``close`` gives it to whoever writes next; none where it has none.
-
-    The file that takes it has no name, so that a driver that is killed leaves nothing.
-    """
+    """Room in the file system of a folder, until ``close`` gives it to whoever writes next. Its file has no name, so
+    that a driver that is killed leaves nothing."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -121,7 +119,9 @@ def execute(
     ``interrupted``; one that comes when the run is over already is raised as KeyboardInterrupt once the record is
     written.
     """
-    with Bundle.begin(root, manifest) as bundle, _stop_requests() as requests, closing(SpareRoom(bundle.path)) as spare:
+    # Ctrl-C between the end of the ranks and the record must not lose it; a thread gets no signals
+    stops = stop_requests() if threading.current_thread() is threading.main_thread() else nullcontext()
+    with Bundle.begin(root, manifest) as bundle, stops as requests, closing(SpareRoom(bundle.path)) as spare:
         away: LauncherUnavailable | None = None
         try:
             with bundle.driver_events() as log:
@@ -136,8 +136,11 @@ def execute(
                 began = time.monotonic()
                 try:
                     outcome = launcher.run(job, bundle.path, lambda event: on_event(event) if is_shown(event) else None)
-                except LauncherUnavailable as error:
-                    away, outcome = error, _without_launcher(job, error, time.monotonic() - began)
+                except LauncherUnavailable as error:  # nobody saw the run end: it is done again, as if interrupted
+                    codes: dict[int, int | None] = dict.fromkeys(range(job.ranks))
+                    failure, spent = Failure(kind="interrupted", evidence=(str(error),)), time.monotonic() - began
+                    outcome = Outcome(status="interrupted", exit_codes=codes, elapsed_seconds=spent, failure=failure)
+                    away = error
                 outcome = _by_full_disk(outcome, spare)
                 spare.close()
                 if outcome.failure is not None:
@@ -146,22 +149,20 @@ def execute(
         except (OSError, UsageError):
             spare.close()
             with suppress(OSError, UsageError, DamagedBundle):
-                bundle.write_record(_derived(bundle, is_over=True))
+                from suite.bundle.derive import derive
+
+                bundle.write_record(derive(bundle, is_over=True))
             raise
-        record = with_prediction(_derived(bundle), manifest)
+        # imported when there is something to derive: a run need not wait for it to start
+        from suite.bundle.derive import derive
+
+        record = with_prediction(derive(bundle), manifest)
         bundle.write_record(record)
         if away is not None:
             raise away
         if requests is not None and requests.take() is not None and record.status != "interrupted":
             raise KeyboardInterrupt
     return record
-
-
-def _derived(bundle: Bundle, is_over: bool = False) -> Record:
-    """Imported when there is something to derive: a run need not wait for it to start."""
-    from suite.bundle.derive import derive
-
-    return derive(bundle, is_over=is_over)
 
 
 def _by_full_disk(outcome: Outcome, spare: SpareRoom) -> Outcome:
@@ -177,20 +178,3 @@ def _by_full_disk(outcome: Outcome, spare: SpareRoom) -> Outcome:
     return outcome.model_copy(
         update={"failure": outcome.failure.model_copy(update={"kind": "disk_full", "evidence": evidence})}
     )
-
-
-def _without_launcher(job: Job, error: LauncherUnavailable, seconds: float) -> Outcome:
-    """Nobody saw the run end, so it is done again as one that was interrupted."""
-    failure = Failure(kind="interrupted", evidence=(str(error),))
-    codes: dict[int, int | None] = dict.fromkeys(range(job.ranks))
-    return Outcome(status="interrupted", exit_codes=codes, elapsed_seconds=seconds, failure=failure)
-
-
-@contextmanager
-def _stop_requests() -> Iterator[StopRequests | None]:
-    """Ctrl-C between the end of the ranks and the record must not lose it; null in a thread, which gets no signals."""
-    if threading.current_thread() is threading.main_thread():
-        with stop_requests() as requests:
-            yield requests
-    else:
-        yield None

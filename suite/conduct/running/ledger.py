@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from pydantic import Field
 
@@ -15,17 +15,12 @@ from suite.bundle.record import Record
 from suite.bundle.store import AlreadyThere, DamagedBundle
 from suite.conduct.planning.request import RunState
 from suite.conduct.running.attic import set_aside, write_missing_record
+from suite.conduct.running.progress import View as View
 from suite.conduct.running.state import state_of
 from suite.launch.processes import c_library
 from suite.report.facts.suspect import is_suspect
 from suite.spec.base import Frozen
 from suite.spec.manifest import Manifest
-
-
-def freeze_gc_baseline() -> None:
-    """Before the first run: modules are there for ever, and need not be looked through between runs."""
-    gc.collect()
-    gc.freeze()
 
 
 def give_back_freed() -> None:
@@ -39,24 +34,6 @@ def give_back_freed() -> None:
     trim = getattr(c_library(), "malloc_trim", None)
     if trim is not None:
         trim(ctypes.c_size_t(0))
-
-
-class View(Protocol):
-    """What the session reports to while it works; a display, or nothing."""
-
-    def begin(self, total: int, done: int) -> None: ...
-
-    def planned(self, total: int) -> None: ...
-
-    def run_started(self, manifest: Manifest, seconds_left: float | None) -> None: ...
-
-    def event(self, event: dict) -> None: ...
-
-    def run_ended(self, manifest: Manifest, record: Record) -> None: ...
-
-    def notice(self, text: str) -> None: ...
-
-    def end(self) -> None: ...
 
 
 class Settings(Frozen):
@@ -84,10 +61,7 @@ class _Seen(NamedTuple):
 
 
 class Durations:
-    """Seconds per row of the plan as seen so far; a row not seen yet is expected to take the mean of the others.
-
-    Runs of a row may differ in the number of their iterations.
-    """
+    """Seconds per row of the plan as seen so far; a row not seen yet is expected to take the mean of the others."""
 
     def __init__(self) -> None:
         self._seen: dict[str, list[_Seen]] = {}
@@ -110,12 +84,11 @@ class Durations:
         """Seconds for all of them, or ``None`` while nothing was run yet; each has its share of those of a start."""
         if not self._seen:
             return None
-        usual = fmean(fmean(one.seconds / one.together for one in seen) for seen in self._seen.values())
-        return sum(usual if share is None else share for share in map(self._share, manifests))
-
-    def _share(self, manifest: Manifest) -> float | None:
-        seconds = self.expect(manifest)
-        return None if seconds is None else seconds / self._seen[manifest.hash][-1].together
+        total, usual = 0.0, fmean(fmean(one.seconds / one.together for one in seen) for seen in self._seen.values())
+        for manifest in manifests:
+            seconds = self.expect(manifest)
+            total += usual if seconds is None else seconds / self._seen[manifest.hash][-1].together
+        return total
 
 
 class Ledger:
@@ -202,14 +175,11 @@ class Ledger:
             if kept is not None:
                 self._view.notice(f"{manifest.run.id} is {state}: kept as {kept}, done again")
                 state = "to run"
-        if state in ("done", "failed before"):
-            write_missing_record(self._settings.root, manifest)
         if state == "to run":
             self.waiting.append(manifest)
-        elif state == "done":
-            self._note("done_before", manifest)
-        elif state == "failed before":
-            self._note("failed_before", manifest)
+        elif state in ("done", "failed before"):
+            write_missing_record(self._settings.root, manifest)
+            self._note("done_before" if state == "done" else "failed_before", manifest)
         else:
             self._leave_to_others(manifest)
 

@@ -159,7 +159,11 @@ class LiveView:
             following = TIMED_NAMES.index(event["phase"]) + 1
             self._detail = TIMED[following].label if following < len(TIMED) else "between iterations"
         elif kind == "iteration":
-            self._count(event)
+            self._iterations_done += 1
+            counts, seconds = event.get("counts"), event.get("seconds")
+            if isinstance(counts, dict) and isinstance(seconds, float) and seconds > 0:
+                tokens = counts.get("prompt_tokens", 0) + counts.get("response_tokens", 0)
+                self._rate = f"{tokens / seconds:,.0f} tokens/s"
         elif kind == "environment":
             self._detail = "first iteration"
         self._draw()
@@ -186,13 +190,6 @@ class LiveView:
             self._ticker.stop()
             self._ticker = None
 
-    def _count(self, event: dict) -> None:
-        counts, seconds = event.get("counts"), event.get("seconds")
-        self._iterations_done += 1
-        if isinstance(counts, dict) and isinstance(seconds, float) and seconds > 0:
-            tokens = counts.get("prompt_tokens", 0) + counts.get("response_tokens", 0)
-            self._rate = f"{tokens / seconds:,.0f} tokens/s"
-
     def _draw(self, force: bool = False) -> None:
         now = self._clock()
         if not force and now - self._drawn < REDRAW_SECONDS:
@@ -214,6 +211,10 @@ class LiveView:
         bars.add_row("runs", *_bar(self._runs_done, self._runs), Text(left))
         heading = [Text(self._title, no_wrap=True, overflow="ellipsis")] if self._title else []
         return Group(*heading, bars)
+
+
+#: What a session reports to while it works.
+View = PlainView | LiveView
 
 
 def _bar(done: int, total: int) -> tuple[ProgressBar, Text]:

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import suite
 from suite.bundle.cache.place import cache_folder, is_own
@@ -26,15 +26,7 @@ from suite.spec.redaction import public_variables, without_secrets_in
 from suite.spec.version import suite_version
 
 
-class Described(Protocol):
-    """A launcher as far as its facts go."""
-
-    name: str
-
-    def facts(self, job: Job) -> dict[str, Any]: ...
-
-
-def driver_facts(launcher: Described, job: Job, bundle: str) -> dict:
+def driver_facts(launcher: Any, job: Job, bundle: str) -> dict[str, Any]:
     """What ``environment.json`` holds. A bundle is meant to be published: variables that hold a secret, by name or by
     value, are left out, and so is any secret in another text. Of paths it tells the interpreter's alone."""
     argv = [part.replace(bundle, ".") for part in job.argv]
@@ -81,11 +73,9 @@ def origin_of(manifest: Manifest) -> dict[str, str]:
 def is_from_here(manifest: Manifest, facts: Mapping[str, Any] | None) -> bool:
     """Whether this user recorded the manifest here; ``facts``: of the ``environment.json`` beside it."""
     told, key = (facts or {}).get(FIELD), _key(make=False)
-    return (
-        isinstance(told, str)
-        and key is not None
-        and hmac.compare_digest(told.encode(errors="replace"), _code(key, manifest).encode())
-    )
+    if key is None or not isinstance(told, str):
+        return False
+    return hmac.compare_digest(told.encode(errors="replace"), _code(key, manifest).encode())
 
 
 def _code(key: bytes, manifest: Manifest) -> str:

@@ -9,8 +9,8 @@ from suite.bundle.derive import StillRunning, record_of
 from suite.bundle.record import Record
 from suite.bundle.store import Bundle, DamagedBundle
 from suite.conduct.planning.turns import NO_SEATS, Seat, Seats
-from suite.conduct.running.ledger import Ledger, View
-from suite.conduct.running.progress import row_name
+from suite.conduct.running.ledger import Ledger
+from suite.conduct.running.progress import View, row_name
 from suite.conduct.running.state import by_repeat, row_of
 from suite.report.facts.pool import counted_seconds, setting_of, turn_of
 from suite.report.facts.rollout import lengths_hash_of
@@ -36,8 +36,9 @@ _MOST_TIMES, _LIMIT_SHARE = 4, 0.5
 class PursuedRow:
     """A row of the plan: its repeats so far, what came of them, and where it stands.
 
-    ``group``: equal of rows that are compared, ``unit`` of those that get runs together or not at all. ``gave_up``: why
-    it gets no more runs though it needs them. ``seconds``: of all its runs so far, of starts in turns its share.
+    ``group``: equal of rows that are compared, ``unit`` of those that get runs together or not at all, ``partners`` of
+    those that are started together; ``runs``: in each round. ``gave_up``: why it gets no more runs though it needs
+    them. ``seconds``: of all its runs so far, of starts in turns its share.
     """
 
     first: Manifest
@@ -46,6 +47,8 @@ class PursuedRow:
     repeats: list[Manifest]
     iterations: int
     sampled: Sampled
+    partners: Hashable
+    runs: int
     outlook: Outlook | None = None
     gave_up: str | None = None
     costs: tuple[Cost, ...] = ()
@@ -56,6 +59,12 @@ class PursuedRow:
     def cost(self) -> Cost | None:
         """Of its runs that count, in the mean."""
         return mean_cost(self.costs) if self.costs else None
+
+    @property
+    def rounds(self) -> int:
+        """How many it has, or has begun."""
+        last = self.repeats[-1].run.repeat + 1 if self.repeats else self.first.run.repeat
+        return -(-(last - self.first.run.repeat) // self.runs)
 
     @property
     def goes_on(self) -> bool:
@@ -82,7 +91,7 @@ class Pursuit:
         self, firsts: Sequence[Manifest], rule: Stopping, root: Path, view: View, seats: Seats = NO_SEATS
     ) -> None:
         """``firsts``: of each row the first repeat that counts; ``seats``: of those in turns by iteration."""
-        self.rule, self._root, self._view, self._seats = rule, root, view, seats
+        self.rule, self._root, self._view = rule, root, view
         self.rows = [_row(first, root, rule, seats.get(first.hash)) for first in firsts]
         self._records: dict[str, Record | None] = {}
 
@@ -114,38 +123,24 @@ class Pursuit:
         self.look()
         for row in self.rows:
             self._tell(row)
-        units = {self._partners(row) for row in self.rows if row.goes_on}
+        units = {row.partners for row in self.rows if row.goes_on}
         # rows that go on, and those that they take turns with
-        active = [row for row in self.rows if row.gave_up is None and self._partners(row) in units]
+        active = [row for row in self.rows if row.gave_up is None and row.partners in units]
         chosen = self._affordable(active, ledger.seconds_left())
         rounds: dict[Hashable, int] = {}
         for row in chosen:
-            rounds[self._partners(row)] = max(self._rounds(row), rounds.get(self._partners(row), 0))
+            rounds[row.partners] = max(row.rounds, rounds.get(row.partners, 0))
         following = []
         for row in chosen:
-            count, number = self._runs(row), row.first.run.repeat + rounds[self._partners(row)] * self._runs(row)
-            following += [as_repeat(row.first, number + more, row.iterations) for more in range(count)]
-            row.repeats += following[-count:]
+            number = row.first.run.repeat + rounds[row.partners] * row.runs
+            following += [as_repeat(row.first, number + more, row.iterations) for more in range(row.runs)]
+            row.repeats += following[-row.runs :]
         longest = max((len(row.repeats) for row in chosen), default=0)
         to_come = sum((row.outlook.more_runs or 1) - 1 for row in active if row.outlook)
         self._view.planned(sum(len(row.repeats) for row in self.rows) + to_come)
         one_run = [row.cost.run_seconds(row.iterations) if row.cost else 0.0 for row in active]
         rest = sum(max(0.0, (row.seconds_more or 0.0) - one) for row, one in zip(active, one_run, strict=True))
         return (following if longest % 2 else following[::-1]), rest
-
-    def _partners(self, row: PursuedRow) -> Hashable:
-        """Equal of rows that are started together; of one in rounds its own."""
-        return row.unit if row.first.hash in self._seats else row.first.hash
-
-    def _runs(self, row: PursuedRow) -> int:
-        """Of this row in each round."""
-        seat = self._seats.get(row.first.hash)
-        return 1 if seat is None else seat.runs
-
-    def _rounds(self, row: PursuedRow) -> int:
-        """How many it has, or has begun."""
-        last = row.repeats[-1].run.repeat + 1 if row.repeats else row.first.run.repeat
-        return -(-(last - row.first.run.repeat) // self._runs(row))
 
     def look(self) -> None:
         """Judge every row by what the results folder holds of it."""
@@ -316,10 +311,7 @@ def ending(row: PursuedRow) -> str:
 
 
 def compared_with_none(firsts: Sequence[Manifest], rule: Stopping) -> list[str]:
-    """Names of the rows that a rule which asks for a difference compares with no other.
-
-    Raises UsageError where these are all of them.
-    """
+    """Names of the rows that a rule for a difference compares with no other. Raises UsageError where these are all."""
     if rule.difference is None:
         return []
     groups = [_group(first) for first in firsts]
@@ -346,7 +338,8 @@ def _row(first: Manifest, root: Path, rule: Stopping, seat: Seat | None) -> Purs
     unit = group if seat is not None or rule.difference is not None else first.hash
     if seat is not None and seat.blocks > 1:
         unit = seat.group
-    return PursuedRow(first, group, unit, repeats, iterations, Sampled((), 0, iterations, group))
+    partners, runs = (first.hash, 1) if seat is None else (unit, seat.runs)
+    return PursuedRow(first, group, unit, repeats, iterations, Sampled((), 0, iterations, group), partners, runs)
 
 
 def _measured(record: Record) -> RunSeconds | None:

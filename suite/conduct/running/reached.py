@@ -48,18 +48,6 @@ class Reached(Frozen):
     seconds: float
 
 
-def reached(pursuit: Pursuit, summary: Summary) -> Reached:
-    """Look once more, after the last run."""
-    pursuit.look()
-    rows, names = pursuit.rows, pursuit.names
-    return Reached(
-        asked=pursuit.rule,
-        rows=tuple(_row(row, name, names, summary) for row, name in zip(rows, names, strict=True)),
-        runs=sum(row.sampled.attempts for row in rows),
-        seconds=sum(row.seconds for row in rows),
-    )
-
-
 def _row(row: PursuedRow, name: str, names: Sequence[str], summary: Summary) -> ReachedRow:
     outlook = row.outlook
     assert outlook is not None, "rows were looked at"
@@ -90,12 +78,16 @@ def _row(row: PursuedRow, name: str, names: Sequence[str], summary: Summary) -> 
 
 
 def follow(pursuit: Pursuit, plan: Plan, work_on: Callable[..., Summary]) -> tuple[Plan, Summary, Reached]:
-    """Work on the plan of a pursuit to its end; the plan with all of its runs, what became of them, what was reached.
-
-    ``work_on``: of a plan and ``further``, as ``suite.conduct.running.session.run_plan``.
-    """
+    """Work on the plan of a pursuit to its end; the plan with all of its runs, and what came of it."""
     summary = work_on(plan.model_copy(update={"manifests": pursuit.manifests}), further=pursuit.more)
-    found = reached(pursuit, summary)
+    pursuit.look()  # once more, after the last run
+    rows, names = pursuit.rows, pursuit.names
+    found = Reached(
+        asked=pursuit.rule,
+        rows=tuple(_row(row, name, names, summary) for row, name in zip(rows, names, strict=True)),
+        runs=sum(row.sampled.attempts for row in rows),
+        seconds=sum(row.seconds for row in rows),
+    )
     return plan.model_copy(update={"manifests": pursuit.manifests}), summary, found
 
 

@@ -8,10 +8,11 @@ from typing import Any, Literal
 
 from suite.bundle.derive import StillRunning
 from suite.bundle.record import Record
-from suite.bundle.store import Bundle, DamagedBundle
+from suite.bundle.store import DamagedBundle
 from suite.bundle.verify import examined
 from suite.conduct.planning.plan import Plan
 from suite.conduct.running.progress import row_name
+from suite.conduct.running.state import ended
 from suite.report.facts.environment import EnvironmentDifference, environment_differences
 from suite.report.facts.pool import counted_seconds, turn_of
 from suite.report.facts.suspect import is_invalid, is_suspect
@@ -70,10 +71,7 @@ class Reproduction(Frozen):
 
 
 def measured(records: Sequence[Record], with_suspect: bool) -> InTurns:
-    """The samples and seconds of those records that have a rate and no doubt about it, each with its turn.
-
-    ``with_suspect``: also of runs that something disturbed.
-    """
+    """The samples and seconds of those records that have a rate and no doubt about it, each with its turn."""
     runs, turns = [], []
     for record in records:
         doubtful = is_invalid(record) or (is_suspect(record) and not with_suspect)
@@ -238,10 +236,7 @@ def rerun_outcome(
     with_suspect: bool = False,
     partners: Sequence[tuple[Sequence[Record], Plan]] = (),
 ) -> RerunOutcome:
-    """What became of the runs of a rerun, as their events give them, against the records of ``before``.
-
-    ``partners``: the same of the rows that took turns with it.
-    """
+    """What became of a rerun, by its events, against ``before``; ``partners``: of rows that took turns with it."""
     after = _ended(plan, root)
     sides = [(before, after), *((records, _ended(other, root)) for records, other in partners)]
     earlier, later = ([measured(records, with_suspect) for records in side] for side in zip(*sides, strict=True))
@@ -259,9 +254,7 @@ def rerun_outcome(
 def _ended(plan: Plan, root: Path) -> list[Record]:
     """Records of the runs of a plan that have ended, as their events give them."""
     found = []
-    for manifest in plan.manifests:
-        bundle = Bundle(root / manifest.run.id)
-        if bundle.path.is_dir() and not bundle.running():
-            with suppress(DamagedBundle, StillRunning):
-                found.append(examined(bundle).record)
+    for _, bundle in ended(plan, root):
+        with suppress(DamagedBundle, StillRunning):
+            found.append(examined(bundle).record)
     return found

@@ -30,10 +30,7 @@ _SERIES = re.compile(r"rerun-([1-9]\d{0,8})-(?:of-[1-9]\d{0,8}|by-rule)")
 
 
 def read_manifest(path: Path) -> Manifest:
-    """A manifest from its file or its bundle.
-
-    Raises UsageError when there is nothing at ``path`` and DamagedBundle when it or its bundle cannot be used.
-    """
+    """From its file or its bundle. Raises UsageError when there is none and DamagedBundle for an unusable one."""
     if path.is_dir():
         _require_bundle(path)
         return examined(Bundle(path)).manifest
@@ -48,10 +45,8 @@ def read_manifest(path: Path) -> Manifest:
 
 
 def started_with(manifest: Manifest, path: Path) -> tuple[Manifest, ...]:
-    """The manifest at ``path``, and those of the rows that it took turns with by iteration, if it did.
-
-    Raises UsageError where their bundles are not beside its own: without its partners it is another measurement.
-    """
+    """The manifest, and those of the rows that it took turns with by iteration. Raises UsageError where their bundles
+    are not beside its own: without its partners it is another measurement."""
     if manifest.measure.turns == "rounds":
         return (manifest,)
     bundle = Bundle(path if path.is_dir() else path.parent)
@@ -76,7 +71,7 @@ def _require_bundle(folder: Path) -> None:
         raise UsageError(f"{folder} holds no manifest.json and no bundle; name a bundle, or its manifest.json")
     named = ", ".join(str(bundle.path) for bundle in found[:NAMED_BUNDLES])
     more = f" and {len(found) - NAMED_BUNDLES} more" if len(found) > NAMED_BUNDLES else ""
-    bundles = "1 bundle" if len(found) == 1 else f"{len(found)} bundles"
+    bundles = counted(len(found), "bundle")
     raise UsageError(f"{folder} is a results folder with {bundles}; name the one to run again: {named}{more}")
 
 
@@ -123,13 +118,11 @@ def rerun_plan(
     They belong together by the plan's id, which says how many they are to be: where fewer were done, the series is gone
     on with; where all were, a new one begins, unless the last is to be extended to so many.
     """
-    prefix, present = _row_there(manifest, root, image, manner)
-    latest, begun = _latest_series(manifest, present)
+    prefix, latest, begun, following = _last_rerun(manifest, root, image, manner)
     plans = {each.run.plan for each in begun.values()}
     done = sum(state_of(root, each) in ("done", "failed before") for each in begun.values())
     if not begun or not (extend or (done < runs and plans == {f"rerun-{latest}-of-{runs}"})):
         latest, begun = latest + 1, {}
-    following = max(present, default=0) + 1
     new = [
         _repeat(manifest, prefix, repeat, f"rerun-{latest}-of-{runs}")
         for repeat in range(following, following + runs - len(begun))
@@ -142,12 +135,10 @@ def first_by_rule(
     manifest: Manifest, root: Path, rule: Stopping, unfinished: Callable[[Manifest], bool], image: str | None = None
 ) -> Manifest:
     """The first run of a series that gets runs by ``rule``: of the last one where that is ``unfinished``, else new."""
-    prefix, present = _row_there(manifest, root, image)
-    latest, begun = _latest_series(manifest, present)
+    prefix, latest, begun, following = _last_rerun(manifest, root, image)
     first = begun[min(begun)] if begun else None
     if first is not None and first.run.stopping == rule and unfinished(first):
         return first
-    following = max(present, default=0) + 1
     return _repeat(manifest, prefix, following, f"rerun-{latest + 1}-by-rule", rule)
 
 
@@ -156,30 +147,26 @@ def _repeat(manifest: Manifest, prefix: str, repeat: int, plan: str, rule: Stopp
     return manifest.model_copy(update={"run": manifest.run.model_copy(update=changes)})
 
 
-def _row_there(
+def _last_rerun(
     manifest: Manifest, root: Path, image: str | None, manner: Sequence[str] = ()
-) -> tuple[str, dict[int, Bundle | Submission]]:
-    """What the ids of the row's runs begin with on the host or in that image, and its runs under ``root``."""
-    row = row_of(
-        run_id(manifest.backend.label, manifest.size.name, manifest.layout.ranks, manifest.hash, 1, image, manner)
-    )
-    found: dict[int, Bundle | Submission] = {}
+) -> tuple[str, int, dict[int, Manifest], int]:
+    """What the ids of the row's runs begin with on the host or in that image, the number of its last rerun under
+    ``root`` (0: none), that one's runs by their repeat, and the first repeat that is free."""
+    name, ranks = manifest.size.name, manifest.layout.ranks
+    row = row_of(run_id(manifest.backend.label, name, ranks, manifest.hash, 1, image, manner))
+    present: dict[int, Bundle | Submission] = {}
     for repeat, path in by_repeat(root / FOLDER, row, ".json").items():
         with suppress(UsageError):
-            found[repeat] = read_submission(path)
-    return row, {**found, **{repeat: Bundle(path) for repeat, path in by_repeat(root, row).items()}}
-
-
-def _latest_series(manifest: Manifest, present: Mapping[int, Bundle | Submission]) -> tuple[int, dict[int, Manifest]]:
-    """Number of the last rerun of a row, 0 where there is none, and its runs by their repeat."""
+            present[repeat] = read_submission(path)
+    present |= {repeat: Bundle(path) for repeat, path in by_repeat(root, row).items()}
     series: dict[int, dict[int, Manifest]] = {}
-    for repeat, bundle in present.items():
+    for repeat, each in present.items():
         with suppress(DamagedBundle):
-            found = bundle.manifest() if isinstance(bundle, Bundle) else bundle.manifest
+            found = each.manifest() if isinstance(each, Bundle) else each.manifest
             if found.hash == manifest.hash and (number := _series_of(found.run.plan)):
                 series.setdefault(number, {})[repeat] = found
     latest = max(series, default=0)
-    return latest, series.get(latest, {})
+    return row, latest, series.get(latest, {}), max(present, default=0) + 1
 
 
 def _series_of(plan: str) -> int:
@@ -189,8 +176,7 @@ def _series_of(plan: str) -> int:
 
 
 def default_repeats(before: Sequence[Record]) -> int:
-    """As many runs as there are to compare with: for a given number of runs in all the ratio is then known best. At
-    least three, because the spread of two is hardly known."""
+    """As many as there are to compare with, which tells the ratio best; the spread of two is hardly known."""
     measured = sum(record.throughput is not None for record in before)
     return min(max(measured, FEWEST_RUNS), MOST_RUNS)
 

@@ -1,5 +1,6 @@
 """Working through a plan: skip what is done, run the rest interleaved, keep to the budget, stop cleanly."""
 
+import gc
 import time
 from collections.abc import Callable, Sequence
 from itertools import count
@@ -8,7 +9,7 @@ from suite.bundle.record import Record
 from suite.bundle.store import AlreadyThere, DamagedBundle
 from suite.conduct.planning.plan import Plan
 from suite.conduct.running.execute import execute
-from suite.conduct.running.ledger import Ledger, Settings, View, freeze_gc_baseline
+from suite.conduct.running.ledger import Ledger, Settings, View
 from suite.conduct.running.state import states
 from suite.launch.outcome import Launcher
 from suite.spec.base import Frozen
@@ -67,7 +68,8 @@ def run_plan(
     folder cannot take a bundle.
     """
     ledger = Ledger(states(plan.manifests, settings.root), settings, view, clock)
-    freeze_gc_baseline()
+    gc.collect()
+    gc.freeze()  # modules are there for ever, and need not be looked through between runs
     view.begin(len(plan.manifests), len(plan.manifests) - len(ledger.waiting))
     try:
         interrupted = way(ledger, settings, launcher, view)

@@ -1,20 +1,11 @@
 """Several runs at once on one host, each on devices of its own. Neighbours disturb timings, so the record says so."""
 
-from suite.conduct.planning.machine import Machine
 from suite.conduct.running.at_once import AtOnce
-from suite.conduct.running.containers import ContainerMachine
 from suite.conduct.running.ledger import Ledger, Settings, View
 from suite.launch.docker.launcher import DockerLauncher
 from suite.launch.outcome import Launcher
 from suite.launch.requests import Stops
-from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest
-
-
-def require_containers(machine: Machine, runs_at_once: int) -> None:
-    """Raises UsageError when runs are to go on side by side that have no container to keep them apart."""
-    if runs_at_once > 1 and not isinstance(machine, ContainerMachine):
-        raise UsageError(f"--parallel {runs_at_once} keeps runs apart in containers: add --launcher docker")
 
 
 class Slots:
@@ -72,5 +63,5 @@ class SideBySide(AtOnce):
 
 def side_by_side(ledger: Ledger, settings: Settings, launcher: Launcher, view: View, slots: Slots) -> bool:
     """A way to run a plan: several at once, each on devices (on a CPU: cores) of its own."""
-    assert isinstance(launcher, DockerLauncher), "see require_containers"
+    assert isinstance(launcher, DockerLauncher), "a container keeps each apart"
     return SideBySide(ledger, settings, launcher, slots, view).work()

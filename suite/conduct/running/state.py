@@ -1,7 +1,7 @@
 """What the results folder already holds of a run. A run that is not there costs no module that reads bundles."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +10,7 @@ from suite.spec.manifest import Manifest
 
 if TYPE_CHECKING:
     from suite.bundle.store import Bundle
+    from suite.conduct.planning.plan import Plan
 
 _REPEAT = re.compile(r"[1-9]\d{0,8}")
 
@@ -35,11 +36,8 @@ def states(manifests: Iterable[Manifest], root: Path) -> list[tuple[Manifest, Ru
 
 
 def state_of(root: Path, manifest: Manifest) -> RunState:
-    """How far the run is that ``manifest`` asks for, judged from its bundle under ``root``.
-
-    Other drivers may be at work on the same folder: before anything is done about it, it is to be looked at again under
-    its lock (``suite.conduct.running.attic``).
-    """
+    """How far the run is, by its bundle; other drivers may be at work there, so that only a look under its lock
+    (``suite.conduct.running.attic``) allows to change it."""
     path = root / manifest.run.id
     if not path.exists():
         return "to run"
@@ -50,6 +48,16 @@ def state_of(root: Path, manifest: Manifest) -> RunState:
         return "running"
     state = judged(bundle, manifest)
     return state if path.exists() else "to run"
+
+
+def ended(plan: "Plan", root: Path) -> Iterator[tuple[Manifest, "Bundle"]]:
+    """The runs of a plan that have a bundle under ``root`` and are over."""
+    from suite.bundle.store import Bundle
+
+    for manifest in plan.manifests:
+        bundle = Bundle(root / manifest.run.id)
+        if bundle.path.is_dir() and not bundle.running():
+            yield manifest, bundle
 
 
 def judged(bundle: "Bundle", manifest: Manifest, is_over: bool = False) -> RunState:

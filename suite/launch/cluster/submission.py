@@ -11,7 +11,7 @@ from pydantic_core import from_json
 
 from suite.launch.job import Job
 from suite.spec.base import UsageError
-from suite.spec.fields import Declared, Declaring
+from suite.spec.fields import Declaring, Later
 from suite.spec.foreign import read_text
 from suite.spec.lengths import lengths_as_text
 from suite.spec.manifest import Manifest
@@ -39,7 +39,7 @@ class Submission(Declaring):
     job: Job
     environment: dict[str, Any] = Field(description="what environment.json is to hold")
     submitted: float | None = Field(default=None, description="Unix seconds; null: rendered, not submitted")
-    sending: Annotated[str | None, Declared(written="when set")] = Field(
+    sending: Annotated[str | None, Later()] = Field(
         default=None,
         description="what marks an attempt whose answer was not written down: the cluster may have it or not",
     )

@@ -75,7 +75,7 @@ def test_of_six_drivers_that_submit_the_same_runs_one_does(slurm: StandIn, runs:
     def submit_all(found: tuple[SlurmLauncher, list[Document]]) -> tuple[list[str], list[str]]:
         taken: list[ToDo] = []
         sent = [each.run_id for document in found[1] for each in hand_over(found[0], document, runs, taken.append)]
-        return sent, [run for each in taken for run in each.under_way]
+        return sent, [run for each in taken for run in each.others["under_way"]]
 
     told = raced(6, lambda: documents(runs, 3, array=True), submit_all)
     names = sorted(each.run.id for each in wanted(3))
@@ -130,7 +130,7 @@ def test_ctrl_c_while_slurm_answers_waits_for_the_answer(slurm: StandIn, runs: P
     said = signalled_while_slurm_answers(slurm, lambda: hand_over(made, document, runs), signal.SIGINT)
     handed = read_submission(path)
     assert (said, handed.scheduler["job"], handed.sending) == ("KeyboardInterrupt", "70", None)
-    assert left_to_do(runs).under_way == (document.name,)
+    assert left_to_do(runs).others["under_way"] == [document.name]
 
 
 def test_a_driver_that_is_killed_while_slurm_answers_leaves_a_job_that_is_found(slurm: StandIn, runs: Path) -> None:
@@ -138,10 +138,10 @@ def test_a_driver_that_is_killed_while_slurm_answers_leaves_a_job_that_is_found(
     assert signalled_while_slurm_answers(slurm, lambda: hand_over(made, document, runs), signal.SIGKILL) == ""
     handed = read_submission(path)
     assert handed.scheduler["job"] is None and handed.sending is not None
-    assert left_to_do(runs).under_way == (document.name,)
+    assert left_to_do(runs).others["under_way"] == [document.name]
     write_output(slurm, "70", handed.manifest)
     slurm.forget()
-    assert left_to_do(runs).uncollected == (document.name,)
+    assert left_to_do(runs).others["uncollected"] == [document.name]
     assert collect_run(runs, handed).status == "ok"
 
 
@@ -152,7 +152,7 @@ def test_what_was_never_taken_is_to_be_done(slurm: StandIn, runs: Path, monkeypa
         hand_over(made, document, runs)
     now = standing(runs, read_submission(path)).state
     assert (now.phase, now.word) == ("pending", "sending")
-    assert left_to_do(runs).under_way == (document.name,)
+    assert left_to_do(runs).others["under_way"] == [document.name]
     monkeypatch.setattr(SlurmScheduler, "settle_seconds", 0.0)
     assert standing(runs, read_submission(path)).state.word == "not taken"
     slurm.say("refuse", "")

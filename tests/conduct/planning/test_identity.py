@@ -9,7 +9,7 @@ from suite.bundle.cache.database import FILE
 from suite.conduct.cluster import image_file
 from suite.conduct.cluster.image_file import content_name
 from suite.conduct.planning.machine import measured_with, require_same_variables
-from suite.conduct.planning.plan import make_joint_plan, make_plan
+from suite.conduct.planning.plan import make_joint_plan
 from suite.conduct.planning.prediction import (
     LONGEST_LIMIT,
     MARGIN,
@@ -22,7 +22,7 @@ from suite.conduct.planning.prediction import (
 from suite.spec.base import UsageError
 from suite.spec.catalogue import find_size, find_workload
 from suite.spec.manifest import Limits, Manifest, Measure
-from tests.conduct.requests import STACKS, request
+from tests.conduct.requests import STACKS, make_plan, request
 
 TREE = {"NCCL_ALGO": "Tree"}
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from suite.conduct.planning.machine import Machine, look_at_machine
-from suite.conduct.running.side_by_side import Slots, require_containers
+from suite.conduct.running.side_by_side import Slots
 from suite.launch.probe import LocalDevice
 from suite.spec.base import UsageError
 from suite.spec.layout import Layout
@@ -85,9 +85,3 @@ def test_a_run_takes_a_gpu_a_rank_or_a_cpu_a_thread(device: str, threads: int, w
     slots = Slots(tuple(map(str, range(8))), most=4)
     layout = Layout(devices_per_node=2, data=2)
     assert slots.wanted_by(synthetic_manifest(layout=layout, device=device, threads_per_rank=threads)) == wanted
-
-
-def test_without_containers_nothing_keeps_runs_apart() -> None:
-    require_containers(machine("cpu"), 1)
-    with pytest.raises(UsageError, match="--launcher docker"):
-        require_containers(machine("cpu"), 2)

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from suite.conduct.planning.plan import Plan, make_plan
+from suite.conduct.planning.plan import Plan
 from suite.conduct.planning.request import LayoutChoices, Request
 from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest, Measure
-from tests.conduct.requests import STACKS, request, shape, workload
+from tests.conduct.requests import STACKS, make_plan, request, shape, workload
 
 
 def measure(**asked: Any) -> Measure:

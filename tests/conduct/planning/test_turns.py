@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from suite.conduct.planning.plan import Plan, make_joint_plan, make_plan
+from suite.conduct.planning.plan import Plan, make_joint_plan
 from suite.conduct.planning.request import LayoutChoices
 from suite.conduct.planning.turns import ITERATIONS, Turning, start_of
 from suite.spec.base import UsageError
 from suite.spec.manifest import Measure
-from tests.conduct.requests import STACKS, request, shape, workload
+from tests.conduct.requests import STACKS, make_plan, request, shape, workload
 
 GIB = 1 << 30
 SPLIT = LayoutChoices(placement=("split",), generation_ranks=(1,))

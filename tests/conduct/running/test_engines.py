@@ -7,13 +7,12 @@ import pytest
 from suite.bundle.derive import derive
 from suite.bundle.store import find_bundles
 from suite.bundle.verify import verify
-from suite.conduct.planning.plan import make_plan
 from suite.conduct.planning.request import LayoutChoices
 from suite.launch.local import LocalLauncher
 from suite.report.facts.model import build
 from suite.report.reading import read_entries
 from suite.report.text.markdown import write
-from tests.conduct.requests import installed_stacks, request, workload
+from tests.conduct.requests import installed_stacks, make_plan, request, workload
 from tests.conduct.sessions import work
 
 pytestmark = [pytest.mark.ranks, pytest.mark.timeout(400)]

@@ -19,7 +19,7 @@ from suite.bundle.event_fields import Turn
 from suite.bundle.record import Record
 from suite.bundle.store import Bundle, find_bundles
 from suite.bundle.verify import verify
-from suite.conduct.planning.plan import Plan, make_plan
+from suite.conduct.planning.plan import Plan
 from suite.conduct.planning.turns import turns_refused
 from suite.conduct.running.in_turns import in_turns
 from suite.conduct.running.ledger import Settings
@@ -27,7 +27,7 @@ from suite.conduct.running.session import Summary, run_plan
 from suite.launch.local import LocalLauncher
 from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest, Measure
-from tests.conduct.requests import STACKS, installed_stacks, request
+from tests.conduct.requests import STACKS, installed_stacks, make_plan, request
 from tests.conduct.sessions import Instantly, Remembering
 from tests.launch.ranks import QUICK
 from tests.worker.written import events_in

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from suite.bundle.store import Bundle
-from suite.conduct.planning.plan import make_plan
 from suite.conduct.planning.preflight import preflight
 from suite.conduct.planning.show import plan_rows, print_plan
 from suite.conduct.running import progress
@@ -22,7 +21,7 @@ from suite.conduct.running.state import states
 from suite.launch.outcome import Failure
 from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest
-from tests.conduct.requests import STACKS, request, shape
+from tests.conduct.requests import STACKS, make_plan, request, shape
 from tests.conduct.running.test_troubles import Failing
 from tests.conduct.sessions import Instantly, work
 from tests.report import entries as made

@@ -10,7 +10,7 @@ import pytest
 
 from suite.bundle.store import Bundle
 from suite.bundle.verify import verify
-from suite.conduct.planning.plan import Plan, make_joint_plan, make_plan
+from suite.conduct.planning.plan import Plan, make_joint_plan
 from suite.conduct.planning.turns import Turning
 from suite.conduct.running.pursuit import FAILED_IN_A_ROW, Pursuit
 from suite.conduct.running.reached import Reached, follow, lines
@@ -19,7 +19,7 @@ from suite.launch.job import Job
 from suite.launch.outcome import Failure, Outcome
 from suite.spec.manifest import Manifest, Run, Stopping
 from suite.spec.resolve import as_repeat
-from tests.conduct.requests import STACKS, request
+from tests.conduct.requests import STACKS, make_plan, request
 from tests.conduct.sessions import Instantly, Remembering, work
 
 LEAST = 3

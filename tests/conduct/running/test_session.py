@@ -18,7 +18,7 @@ from suite.bundle import store
 from suite.bundle.derive import derive, record_of
 from suite.bundle.store import ATTIC, Bundle, HeldByAnother, find_bundles
 from suite.bundle.verify import verify
-from suite.conduct.planning.plan import Plan, make_plan
+from suite.conduct.planning.plan import Plan
 from suite.conduct.running.attic import set_aside
 from suite.conduct.running.ledger import Ledger, Settings
 from suite.conduct.running.rerun import require_same_stack
@@ -26,7 +26,7 @@ from suite.conduct.running.state import judged, states
 from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest
 from tests.command import suite
-from tests.conduct.requests import STACKS, request
+from tests.conduct.requests import STACKS, make_plan, request
 from tests.conduct.sessions import Instantly, Remembering, raced, work
 from tests.synthetic import make_bundle, synthetic_manifest
 from tests.waiting import wait_until

@@ -26,7 +26,7 @@ from suite.bundle.last_words import end_fields, failure_fields
 from suite.bundle.record import Record
 from suite.bundle.store import Bundle, find_bundles
 from suite.bundle.verify import verify
-from suite.conduct.planning.plan import Plan, make_plan
+from suite.conduct.planning.plan import Plan
 from suite.conduct.running.ledger import Ledger, Settings
 from suite.conduct.running.progress import LiveView
 from suite.conduct.running.session import Summary
@@ -39,7 +39,7 @@ from suite.launch.outcome import Failure, LauncherUnavailable, Outcome
 from suite.launch.requests import MOST_WAITING
 from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest
-from tests.conduct.requests import STACKS, request
+from tests.conduct.requests import STACKS, make_plan, request
 from tests.conduct.sessions import Instantly, work
 from tests.launch.ranks import make_folder, make_job
 from tests.report.entries import failed
@@ -253,7 +253,7 @@ def test_a_request_to_stop_while_the_record_is_derived_loses_nothing(run, bundle
         script = {"at": {"iteration": 0, "do": "hang"}}
         monkeypatch.setattr(LiveView, "event", lambda self, event: os.kill(os.getpid(), signal.SIGINT))
 
-    def derive_and_be_stopped(bundle: Bundle, is_over: bool) -> object:
+    def derive_and_be_stopped(bundle: Bundle, is_over: bool = False) -> object:
         os.kill(os.getpid(), signal.SIGINT)
         return derive(bundle, is_over=is_over)
 
