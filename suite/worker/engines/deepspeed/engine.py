@@ -26,7 +26,7 @@ from suite.worker.engines.deepspeed.policy import (
     keep_rotary_exact,
     policy_builder,
 )
-from suite.worker.engines.deepspeed.rows import Rows
+from suite.worker.engines.deepspeed.rows import TrunkRows
 from suite.worker.engines.deepspeed.weights import count_parameters, draw_weights, plain_weights
 from suite.worker.models import DTYPES
 from suite.worker.partitioned import whole_elements
@@ -129,9 +129,9 @@ class DeepSpeedEngine(Engine):
         means["padded_tokens"] = float(sum(micro.tokens.numel() for micro in micros) - samples.real_tokens)
         return means
 
-    def _rows(self, samples: Samples) -> List[Rows]:
+    def _rows(self, samples: Samples) -> List[TrunkRows]:
         """Of all micro batches, before the first of them keeps the device busy."""
-        return [Rows(micro, self._packs) for micro, _ in samples.micro_batches(self._micro_batch)]
+        return [TrunkRows(micro, self._packs) for micro, _ in samples.micro_batches(self._micro_batch)]
 
     def _skipped_steps(self) -> Tuple[int, ...]:
         """Optimizer steps that policy and critic have skipped so far, because a gradient overflowed in fp16."""
@@ -139,7 +139,7 @@ class DeepSpeedEngine(Engine):
         return tuple(engine.skipped_steps for engine in engines)
 
     def _train_micro(
-        self, rows: Rows, micro: Dict[str, torch.Tensor], loss_fn: LossFunction
+        self, rows: TrunkRows, micro: Dict[str, torch.Tensor], loss_fn: LossFunction
     ) -> Dict[str, torch.Tensor]:
         """Forward, backward and step of the policy; then of the critic, where it is a model of its own."""
         logprobs, values = self._engine(rows=rows)

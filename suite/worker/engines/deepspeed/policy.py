@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from suite.worker.engines.deepspeed.families import FAMILIES, Family, build_config, class_of
-from suite.worker.engines.deepspeed.rows import Rows, register_attention
+from suite.worker.engines.deepspeed.rows import TrunkRows, register_attention
 from suite.worker.models import build_value_head
 from suite.worker.partitioned import whole_shape
 
@@ -69,7 +69,7 @@ class Policy(nn.Module):
     def forward(
         self,
         input_ids: Optional[torch.Tensor] = None,
-        rows: Optional[Rows] = None,
+        rows: Optional[TrunkRows] = None,
         trunk_states: Optional[torch.Tensor] = None,
         logits_to_keep: int = 0,
         **options: Any,
@@ -107,7 +107,7 @@ class Policy(nn.Module):
         options.update({name: tensor for name, tensor in given.items() if tensor is not None})
         return super().prepare_inputs_for_generation(input_ids, **options)
 
-    def _block_options(self, states: torch.Tensor, rows: Rows) -> Dict[str, Any]:
+    def _block_options(self, states: torch.Tensor, rows: TrunkRows) -> Dict[str, Any]:
         """What the trunk would give to its blocks."""
         options = dict(rows.options)
         positions = options.pop("position_ids", None)
@@ -237,7 +237,7 @@ class Critic(nn.Module):
         self.transformer = class_of("gpt2", "GPT2Model")(config)
         self.value_head = nn.Linear(self.config.hidden_size, 1, bias=False)
 
-    def forward(self, rows: Rows) -> torch.Tensor:
+    def forward(self, rows: TrunkRows) -> torch.Tensor:
         """[b, R] fp32, zero behind a response; column j is the value of the state before response token j."""
         states = self.transformer(rows.tokens, use_cache=False, **rows.options).last_hidden_state
         return rows.spread(self.value_head(rows.before_responses(states)).squeeze(-1).float())

@@ -153,7 +153,7 @@ class MegatronEngine(Engine):
         statistics = self._share_statistics(outputs)
         # Megatron looks for an overflow on all ranks of a replica together, so that they skip together.
         statistics["skipped_steps"] = int(not updated)
-        statistics["padded_tokens"] = sum(part.padded_tokens for part, _ in micros)
+        statistics["padded_tokens"] = sum(part.tokens.numel() for part, _ in micros) - samples.real_tokens
         if gradient_norm is not None:
             statistics["gradient_norm"] = float(gradient_norm)
         return statistics

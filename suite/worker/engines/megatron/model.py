@@ -110,7 +110,7 @@ class PolicyModel(stack.GPTModel):
             angles = self._angles(None, cache.max_sequence_length)
             states = self._states(tokens, positions, angles, inference_context=cache)
             return self._logits(states[-1:], gather=True)[0, :, : self.unpadded_vocab] if self.post_process else states
-        angles = self._angles(batch.positions, batch.longest)
+        angles = self._angles(batch.positions, max(batch.samples.lengths))
         segments = None if batch.segments is None else Segments(batch.segments)
         states = self._states(tokens, batch.positions, angles, packed_seq_params=segments)
         return self._logprobs_and_values(states, batch) if self.post_process else states
@@ -150,8 +150,8 @@ class PolicyModel(stack.GPTModel):
         self._forbid_padding(logits)
         logprobs = -tensor_parallel.vocab_parallel_cross_entropy(logits, batch.targets)
         if self.value_head is None:
-            return batch.by_sample(logprobs), None
-        return batch.by_sample(logprobs), batch.by_sample(self.value_head(states).squeeze(-1).float())
+            return batch.spread(logprobs.t()), None
+        return batch.spread(logprobs.t()), batch.spread(self.value_head(states).squeeze(-1).float().t())
 
     def _forbid_padding(self, logits: torch.Tensor) -> None:
         """No probability, and so no gradient, for the padded columns of this rank's [..., vocab / tensor]; without a
