@@ -5,7 +5,7 @@ All of them are process-wide, so they belong in a worker process of their own an
 
 import types
 from functools import partial
-from typing import Any, Tuple
+from typing import Any
 
 import torch
 
@@ -62,8 +62,8 @@ def _read_counts(dispatcher: Any, point: str, tokens_per_expert: Any = None) -> 
     return tokens_per_expert
 
 
-def apply_cpu_patches() -> Tuple[str, ...]:
-    """Patch torch and Megatron for this process (again does no harm); the notes that tell a reader."""
+def apply_cpu_patches() -> None:
+    """Patch torch and Megatron for this process; again does no harm."""
     torch.cuda.current_device = lambda: torch.device("cpu")
     for module in _MODULES_WITH_CUDA_LITERALS:
         module.torch = _TorchWithoutCuda("torch")
@@ -73,4 +73,3 @@ def apply_cpu_patches() -> Tuple[str, ...]:
     stack.parallel_random._set_cuda_rng_state = lambda *_, **__: None
     stack.MoEAlltoAllTokenDispatcher.cuda_dtoh_stream = "none on a CPU"
     stack.MoEAlltoAllTokenDispatcher._maybe_dtoh_and_synchronize = _read_counts
-    return CPU_PATCHES

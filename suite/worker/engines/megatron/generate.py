@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from typing import Iterator, List, Tuple
 
 import torch
+import torch.distributed as dist
 
 from suite.worker.engines.megatron.model import PolicyModel
 from suite.worker.engines.megatron.stack import P2PCommunicator, StaticInferenceContext, parallel_state
@@ -23,14 +24,10 @@ class Sampler:
         self._device = next(model.parameters()).device
         self._generator = torch.Generator(device=self._device).manual_seed(seed)
         self._pipeline = P2PCommunicator(parallel_state.get_pipeline_model_parallel_group(), model.config)
-        self.is_leader = (
-            parallel_state.is_pipeline_last_stage() and parallel_state.get_tensor_model_parallel_rank() == 0
-        )
         self._replica = parallel_state.get_model_parallel_group()
         # Tensor ranks lie next to each other, stage after stage.
-        self._leader = torch.distributed.get_process_group_ranks(self._replica)[
-            -model.config.tensor_model_parallel_size
-        ]
+        self._leader = dist.get_process_group_ranks(self._replica)[-model.config.tensor_model_parallel_size]
+        self.is_leader = dist.get_rank() == self._leader
         #: when each row of the last batch was complete, in seconds after its start
         self.finish_seconds: List[float] = []
 
@@ -42,11 +39,11 @@ class Sampler:
         others, and rows that are complete go on idly until the last is. ``finish_seconds`` then has when each was.
         """
         started = time.perf_counter()
-        lengths = prompts.lengths
         shortest, longest = self._steps(prompts)
         tokens = torch.zeros(len(prompts), longest, dtype=prompts.tokens.dtype, device=prompts.tokens.device)
         tokens[:, : prompts.tokens.size(1)] = prompts.tokens
-        drawn_here = _response_columns(prompts, longest)
+        columns = torch.arange(longest, device=self._device)
+        drawn_here = (columns >= prompts.column(prompts.prompt_lengths)) & (columns < prompts.column(prompts.lengths))
         self.finish_seconds = [0.0] * len(prompts)
         cache = StaticInferenceContext(max_batch_size=len(prompts), max_sequence_length=longest)
         with _whole_sequences(self._model):
@@ -57,7 +54,7 @@ class Sampler:
                 cache.sequence_len_offset = column
                 cache.enable_decode_mode()
                 fed = tokens[:, column : column + 1]
-                self._note_finished(column + 1, lengths, started)
+                self._note_finished(column + 1, prompts.lengths, started)
         return Samples(tokens, prompts.prompt_lengths, prompts.response_lengths)
 
     def _steps(self, prompts: Samples) -> Tuple[int, int]:
@@ -66,8 +63,7 @@ class Sampler:
         if self._model.config.expert_model_parallel_size == 1:
             return shortest, longest
         ends = torch.tensor([-shortest, longest], device=self._device)
-        group = parallel_state.get_expert_model_parallel_group()
-        torch.distributed.all_reduce(ends, op=torch.distributed.ReduceOp.MAX, group=group)
+        dist.all_reduce(ends, op=dist.ReduceOp.MAX, group=parallel_state.get_expert_model_parallel_group())
         negative, longest = ends.tolist()
         return -negative, longest
 
@@ -89,23 +85,13 @@ class Sampler:
         if not last:
             self._pipeline.send_forward([output], last)
         drawn = self._draw(output) if self.is_leader else torch.empty_like(fed[:, 0])
-        if torch.distributed.get_world_size(self._replica) > 1:
-            torch.distributed.broadcast(drawn, src=self._leader, group=self._replica)
+        if dist.get_world_size(self._replica) > 1:
+            dist.broadcast(drawn, src=self._leader, group=self._replica)
         return drawn
 
     def _draw(self, logits: torch.Tensor) -> torch.Tensor:
         probabilities = torch.softmax(logits.float() / self._temperature, dim=-1)
         return torch.multinomial(probabilities, 1, generator=self._generator).squeeze(1)
-
-
-def _response_columns(samples: Samples, longest: int) -> torch.Tensor:
-    """[b, T] bool: which columns of each row are its response."""
-    device = samples.tokens.device
-    columns = torch.arange(longest, device=device)
-    prompts, ends = (
-        torch.tensor(each, device=device).unsqueeze(1) for each in (samples.prompt_lengths, samples.lengths)
-    )
-    return (columns >= prompts) & (columns < ends)
 
 
 @contextmanager
