@@ -2,9 +2,9 @@
 
 import importlib
 import logging
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from functools import partial
-from typing import Any, Callable, ContextManager, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import deepspeed
 import torch
@@ -22,7 +22,6 @@ from suite.worker.engines.deepspeed.policy import (
     Policy,
     critic_config,
     freeze_below,
-    joined_losses,
     keep_rotary_exact,
     policy_builder,
 )
@@ -57,7 +56,11 @@ class DeepSpeedEngine(Engine):
         self._uses_values = algorithm.uses_values and trains
         self._uses_reference = algorithm.uses_reference and trains
         self._is_hydra = self._uses_reference and manifest["workload"]["reference"] == "hydra"
-        _prepare_process(world)
+        logging.getLogger("DeepSpeed").setLevel(logging.WARNING)
+        if world.device.type == "cpu":
+            # Compiled at start (40 s) for a faster all-reduce in shared memory; without it gloo is used.
+            importlib.import_module("deepspeed.comm.torch").build_shm_op = lambda: None
+        deepspeed.init_distributed(auto_mpi_discovery=False, verbose=False)
         kernels = load_kernels(manifest)
         policy = self._build_policy()
         self.total_parameters, self.trainable_parameters = count_parameters(policy)
@@ -68,7 +71,7 @@ class DeepSpeedEngine(Engine):
         self._reference = self._build_reference() if has_copy else None
         self.models = tuple(model for model in (policy, self._critic, self._reference) if model is not None)
         self._trunk: Optional[Tuple[Samples, List[torch.Tensor]]] = None
-        self.notes = (*kernels, *notes_of(manifest, world))
+        self.notes = (*kernels, *notes_of(manifest, world, algorithm.uses_reference))
         torch.manual_seed(manifest["measure"]["seed"] + world.rank)
 
     def generate(self, prompts: Samples) -> Samples:
@@ -89,7 +92,11 @@ class DeepSpeedEngine(Engine):
         self._policy.eval()
         trunk: List[torch.Tensor] = []
         micros = self._rows(samples)
-        with torch.no_grad(), self._keep_trunk_states(trunk) if self._is_hydra else nullcontext():
+        keeps: Any = nullcontext()
+        if self._is_hydra:  # what the frozen trunk gives is kept for the reference branch
+            module = self._policy.first_trainable(self._trainable_layers)
+            keeps = module.register_forward_pre_hook(lambda _module, inputs: trunk.append(inputs[0]))
+        with torch.no_grad(), keeps:
             parts = [self._policy(rows=micro) for micro in micros]
             values = [values for _, values in parts]
             if self._critic is not None:
@@ -152,23 +159,24 @@ class DeepSpeedEngine(Engine):
         loss, critic_parts = loss_fn(micro["logprobs"], values, micro)
         self._critic.backward(loss)
         self._critic.step()
-        return joined_losses(parts, critic_parts)
+        # each of the two passes held the other's part constant
+        whole_loss = parts["policy_loss"] + critic_parts["loss"] - critic_parts["policy_loss"]
+        return {**critic_parts, "loss": whole_loss, "policy_loss": parts["policy_loss"]}
 
     def _build_policy(self) -> Policy:
         workload = self._manifest["workload"]
-        policy = self._build_model(
+        make = policy_builder(
+            self._manifest["size"],
+            self._packs,
             hydra_layers=self._trainable_layers if self._is_hydra else None,
             with_value_head=self._uses_values and not workload.get("critic"),
             lora_rank=workload.get("lora_rank"),
         )
+        policy = self._drawn(make)
         freeze_below(policy, self._trainable_layers)
         if self._manifest["layout"]["recompute"] == "full":
             policy.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
         return policy
-
-    def _build_model(self, **options: Any) -> Policy:
-        """Random weights in the run's precision on the device; under ZeRO-3 partitioned as they are made."""
-        return self._drawn(policy_builder(self._manifest["size"], self._packs, **options))
 
     def _build_critic(self) -> Any:
         workload = self._manifest["workload"]
@@ -180,8 +188,17 @@ class DeepSpeedEngine(Engine):
         return self._wrap(critic)
 
     def _drawn(self, make: Callable[[], Any]) -> Any:
-        with self._construction():
-            model = make()
+        """Random weights in the run's precision on the device; under ZeRO-3 partitioned as they are made."""
+        if self._stage == 3:
+            # Without a dtype of its own: of one that is given, DeepSpeed makes bf16 where it has no fp16, as on a CPU.
+            with deepspeed.zero.Init(config_dict_or_path=inference_config(self._manifest)):
+                model = make()
+        else:
+            before = torch.get_default_dtype()
+            torch.set_default_dtype(DTYPES[self._manifest["measure"]["precision"]])
+            with self.device:
+                model = make()
+            torch.set_default_dtype(before)
         draw_weights(model, self._manifest["measure"]["seed"])
         return model
 
@@ -195,37 +212,10 @@ class DeepSpeedEngine(Engine):
 
     def _build_reference(self) -> Any:
         """A full frozen copy: under ZeRO-3 partitioned like the policy, else whole on every rank."""
-        model = self._build_model(with_value_head=False).requires_grad_(False).eval()
+        make = policy_builder(self._manifest["size"], self._packs, with_value_head=False)
+        model = self._drawn(make).requires_grad_(False).eval()
         engine = model
         if self._stage == 3:
             engine = deepspeed.initialize(model=model, config=inference_config(self._manifest))[0]
         keep_rotary_exact(model)
         return engine
-
-    @contextmanager
-    def _construction(self) -> Iterator[None]:
-        if self._stage == 3:
-            # Without a dtype of its own: of one that is given, DeepSpeed makes bf16 where it has no fp16, as on a CPU.
-            with deepspeed.zero.Init(config_dict_or_path=inference_config(self._manifest)):
-                yield
-            return
-        before = torch.get_default_dtype()
-        torch.set_default_dtype(DTYPES[self._manifest["measure"]["precision"]])
-        try:
-            with self.device:
-                yield
-        finally:
-            torch.set_default_dtype(before)
-
-    def _keep_trunk_states(self, kept: List[torch.Tensor]) -> ContextManager[Any]:
-        """Within it, what the frozen trunk gives is kept for the reference branch."""
-        module = self._policy.first_trainable(self._trainable_layers)
-        return module.register_forward_pre_hook(lambda _module, inputs: kept.append(inputs[0]))
-
-
-def _prepare_process(world: World) -> None:
-    logging.getLogger("DeepSpeed").setLevel(logging.WARNING)
-    if world.device.type == "cpu":
-        # Compiled at start (40 s) for a faster all-reduce in shared memory; without it gloo is used.
-        importlib.import_module("deepspeed.comm.torch").build_shm_op = lambda: None
-    deepspeed.init_distributed(auto_mpi_discovery=False, verbose=False)

@@ -136,8 +136,7 @@ class Policy(nn.Module):
 
 @lru_cache(maxsize=None)
 def policy_class(architecture: str) -> Type[Policy]:
-    family = FAMILIES[architecture]
-    return type(family.prefix + "Policy", (Policy, class_of(architecture)), {"family": family})
+    return type("Policy", (Policy, class_of(architecture)), {"family": FAMILIES[architecture]})
 
 
 def policy_builder(size: Dict[str, Any], packs: bool = False, **options: Any) -> Callable[[], Policy]:
@@ -228,7 +227,6 @@ def add_adapters(blocks: nn.ModuleList, matrices: Dict[str, int], rank: int) -> 
 class Critic(nn.Module):
     """A GPT-2 trunk and one linear layer without bias: values of response positions."""
 
-    branch = None
     family = FAMILIES["gpt2"]
 
     def __init__(self, config: Any) -> None:
@@ -250,9 +248,3 @@ def critic_config(size: Dict[str, Any], critic: Dict[str, int], packs: bool = Fa
         own["norm_epsilon"] = size.get("norm_epsilon")
     class_of("gpt2", "GPT2Model")  # imported here, not where ZeRO-3 changes how tensors are made
     return build_config({**own, **critic}, register_attention() if packs else "sdpa")
-
-
-def joined_losses(policy: Dict[str, torch.Tensor], critic: Dict[str, torch.Tensor]) -> Dict[str, torch.Tensor]:
-    """The statistics of one micro batch from those of its two passes, each of which held the other's part constant."""
-    loss = policy["policy_loss"] + critic["loss"] - critic["policy_loss"]
-    return {"loss": loss, "policy_loss": policy["policy_loss"], "value_loss": critic["value_loss"]}

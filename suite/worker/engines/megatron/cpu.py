@@ -11,15 +11,6 @@ import torch
 
 from suite.worker.engines.megatron import stack
 
-#: Megatron modules that name the device "cuda" in a literal when they make a small helper tensor.
-_MODULES_WITH_CUDA_LITERALS = (
-    stack.schedules,
-    stack.clip_grads,
-    stack.mixed_precision_optimizer,
-    stack.grad_scaler,
-    stack.utils,
-)
-
 #: one line for each patch, for the notes of a run
 CPU_PATCHES = (
     "CPU patch: torch.cuda.current_device returns the CPU (Megatron allocates parameters, buffers and messages there)",
@@ -53,7 +44,7 @@ def _type_as_on_cuda(tensor: torch.Tensor, *args: Any, **options: Any) -> Any:
 
 
 def _read_counts(dispatcher: Any, point: str, tokens_per_expert: Any = None) -> Any:
-    """What is copied to the host at this point of a dispatch, as the numbers that the copies are."""
+    """What a dispatch copies to the host at this point, as numbers."""
     if point == dispatcher.cuda_dtoh_point:
         for name in ("input_splits", "output_splits", "output_splits_tp"):
             splits = getattr(dispatcher, name)
@@ -65,7 +56,7 @@ def _read_counts(dispatcher: Any, point: str, tokens_per_expert: Any = None) -> 
 def apply_cpu_patches() -> None:
     """Patch torch and Megatron for this process; again does no harm."""
     torch.cuda.current_device = lambda: torch.device("cpu")
-    for module in _MODULES_WITH_CUDA_LITERALS:
+    for module in (stack.schedules, stack.clip_grads, stack.mixed_precision_optimizer, stack.grad_scaler, stack.utils):
         module.torch = _TorchWithoutCuda("torch")
     torch.Tensor.cuda = lambda tensor, *_, **__: tensor
     torch.Tensor.type = _type_as_on_cuda

@@ -16,7 +16,7 @@ import torch
 
 
 def _can_compile() -> bool:
-    """Whether torch's compiler has what it needs here: a GPU, Triton, a C compiler and Python's headers."""
+    """A GPU, Triton, a C compiler and Python's headers."""
     return (
         torch.cuda.is_available()
         and importlib.util.find_spec("triton") is not None
@@ -25,7 +25,7 @@ def _can_compile() -> bool:
     )
 
 
-#: whether megatron-core's fused kernels (bias + GELU, bias + dropout + add) are compiled; else they must stay off
+#: whether fused kernels (bias + GELU, bias + dropout + add) are compiled; else they must stay off
 COMPILED = _can_compile()
 
 
