@@ -27,7 +27,7 @@ from suite.worker.profile import ProfilingRecorder
 from suite.worker.rank import RankIdentity
 from suite.worker.recorder import Recorder
 from suite.worker.registry import backend_class
-from suite.worker.split.sides import generates, join_split
+from suite.worker.split.sides import Split, find_side
 from suite.worker.trainers.base import Trainer
 from suite.worker.trainers.scratch import give_back, use_own_folder
 from suite.worker.turns import Turns, open_turns
@@ -60,7 +60,9 @@ def run(
         if isinstance(build, type) and issubclass(build, (Engine, Trainer)):
             build.load(manifest)
         progress.beat()
-        make_generator = find_generator(manifest) if is_engine and generates(manifest, identity) else None
+        side = find_side(manifest["layout"], identity) if is_engine else None
+        generates = is_engine and (side is None or side.generates)
+        make_generator = find_generator(manifest) if generates else None
     progress.beat()
     if device_type == "cuda":
         check_torch_devices(os.environ, torch.cuda.device_count())
@@ -73,7 +75,7 @@ def run(
     affinity, others = _place(manifest["measure"], identity, apart), _held_since(idle, identity, turns)
     communicators = Communicators(rank_device, identity.local_rank)
     communicators.note("before_join")
-    split = join_split(manifest, identity) if is_engine else None
+    split = None if side is None else Split(manifest, identity, side)
     world = join(identity, rank_device, manifest["limits"]["silence_seconds"]) if split is None else split.world
     communicators.note("joined")
     progress.beat()

@@ -1,6 +1,6 @@
 """The side that generates: a policy alone, always one batch ahead of the side that trains."""
 
-from typing import Any, Dict, Optional
+from typing import Any, Dict
 
 import torch
 import torch.distributed as dist
@@ -10,21 +10,19 @@ from suite.worker.events import Progress
 from suite.worker.generation.base import Generator
 from suite.worker.manifest import asked_iterations
 from suite.worker.mismatch import idle_slot_seconds
-from suite.worker.recorder import Recorder
-from suite.worker.samples import Samples, widened
+from suite.worker.recorder import NullRecorder, Recorder
+from suite.worker.samples import widened
 from suite.worker.split.link import Link
 from suite.worker.split.weights import Publications
 from suite.worker.world import World
 
 #: What the generation side's layout has of the training side's: everything but how that shards and trains.
 _PLAIN: Dict[str, Any] = {
-    "tensor": 1,
-    "pipeline": 1,
-    "expert": 1,
-    "zero_stage": 0,
-    "recompute": "none",
+    **dict.fromkeys(("tensor", "pipeline", "expert"), 1),
     **dict.fromkeys(("sequence_parallel", "distributed_optimizer", "gather_for_generation"), False),
     **dict.fromkeys(("offload_optimizer", "offload_parameters"), False),
+    "zero_stage": 0,
+    "recompute": "none",
 }
 
 
@@ -61,55 +59,35 @@ class RolloutProducer:
         self._sample_indices = range(world.rank * rows, (world.rank + 1) * rows)
         prompts, responses = sample_lengths(manifest["workload"], manifest["work"])
         self._longest, self._longest_response = max(map(sum, zip(prompts, responses))), max(responses)
-        self._batches, self._updates = 0, 0
-        self._samples: Optional[Samples] = None
 
     def run(self, recorder: Recorder) -> None:
         """The first batch, then an iteration for each of the training side: take its weights, generate its next batch.
 
         What an iteration takes beyond its phases this side waited.
         """
-        self._await_publication()
-        self._generator.sync()
-        self._draw_prompts()
-        self._samples = self._generator.generate(self._prompts)
-        self._announce()
-        for iteration in range(asked_iterations(self._manifest)):
-            self._draw_prompts()
-            recorder.begin(iteration)
-            self._await_publication()
-            with recorder.phase("sync"):
+        for batch in range(asked_iterations(self._manifest) + 1):
+            own = recorder if batch else NullRecorder()
+            prompts = prompts_of(self._manifest, batch, self._sample_indices, self._device)
+            own.begin(batch - 1)
+            if batch:
+                self._hand_over(batch - 1)
+            self._link.wait("publication {}".format(batch), self._progress)
+            with own.phase("sync"):
                 self._generator.sync()
-            with recorder.phase("generate"):
-                self._samples = self._generator.generate(self._prompts)
-            self._announce()
-            recorder.stop()
-            recorder.finish(self._counts(), {"weights_sum": self._publications.weights_sum}, **self._rollout())
+            with own.phase("generate"):
+                self._samples = self._generator.generate(prompts)
+            weights_sum, has_logprobs = self._publications.weights_sum, self._generator.logprobs is not None
+            word = "batch {} of rank {}".format(batch, self._rank)
+            self._link.publish(word, weights_sum=weights_sum, has_logprobs=has_logprobs)
+            own.stop()
+            own.finish(self._counts(), {"weights_sum": weights_sum}, **self._rollout())
         self._link.publish("rank {} is done".format(self._rank))
 
-    def _await_publication(self) -> None:
-        """Hand over the batch that the other side asks for, then wait until it publishes."""
-        if self._samples is not None:
-            self._link.wait("take batch {}".format(self._batches - 1), self._progress)
-            self._link.send(widened(self._samples.tokens, self._longest))
-            if self._generator.logprobs is not None:
-                self._link.send(widened(self._generator.logprobs, self._longest_response).to(self._device))
-        self._updates = self._link.wait("publication {}".format(self._batches), self._progress)["updates"]
-
-    def _draw_prompts(self) -> None:
-        """Those of the next batch, in no phase."""
-        self._prompts = prompts_of(self._manifest, self._batches, self._sample_indices, self._device)
-
-    def _announce(self) -> None:
-        """Tell the training side that the batch is there, in no phase."""
-        self._link.publish(
-            "batch {} of rank {}".format(self._batches, self._rank),
-            publication=self._batches,
-            updates=self._updates,
-            weights_sum=self._publications.weights_sum,
-            has_logprobs=self._generator.logprobs is not None,
-        )
-        self._batches += 1
+    def _hand_over(self, batch: int) -> None:
+        self._link.wait("take batch {}".format(batch), self._progress)
+        self._link.send(widened(self._samples.tokens, self._longest))
+        if self._generator.logprobs is not None:
+            self._link.send(widened(self._generator.logprobs, self._longest_response).to(self._device))
 
     def _counts(self) -> Counts:
         """What the last batch was, over all generation ranks; nothing was trained."""

@@ -6,9 +6,8 @@ do both.
 """
 
 import os
-from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
 
 import torch.distributed as dist
 from torch.distributed.rendezvous import rendezvous
@@ -27,14 +26,6 @@ from suite.worker.split.weights import OwnLoop, Publications, RemotePolicy
 from suite.worker.world import World, join
 
 TRAINING, GENERATION = "training", "generation"
-Build = Callable[[Dict[str, Any], World], Any]
-_NOTES = (
-    "split placement: ranks 0 to {last} train, the other {generation} generate the next batch meanwhile (one step off "
-    "policy); an iteration lasts from train end to train end",
-    "split placement: the first batch was generated before iteration 0, with the weights before any update (the fill "
-    "of the pipeline, in no iteration); the last one was generated and not trained on",
-    "split placement: every parameter of the policy but the value head is sent anew in each iteration, frozen ones too",
-)
 
 
 class Side(NamedTuple):
@@ -61,29 +52,43 @@ def find_side(layout: Dict[str, Any], identity: RankIdentity) -> Optional[Side]:
     return Side(name, own, training, generation)
 
 
-@dataclass(frozen=True)
 class Split:
-    """This rank's side, in its own world and linked to the other; ``manifest`` is what its engine is built from."""
+    """This rank's side, in its own world and linked to the other."""
 
-    side: Side
-    world: World
-    link: Link
-    manifest: Dict[str, Any]
-
-    @property
-    def notes(self) -> List[str]:
-        return [
-            note.format(last=self.side.training_ranks - 1, generation=self.side.generation_ranks) for note in _NOTES
+    def __init__(self, manifest: Dict[str, Any], identity: RankIdentity, side: Side) -> None:
+        """Collective over both sides; ``identity``: among all of their ranks. Raises ConfigError."""
+        self._side, self._manifest = side, generation_manifest(manifest) if side.generates else manifest
+        seconds = manifest["limits"]["silence_seconds"]
+        timeout = timedelta(seconds=seconds)
+        store, _, _ = next(rendezvous("env://", identity.rank, identity.world_size, timeout=timeout))
+        os.environ.update(RANK=str(side.identity.rank), WORLD_SIZE=str(side.identity.world_size))
+        own = dist.PrefixStore(side.name, store)
+        self.world = join(side.identity, manifest["measure"]["device"], seconds, store=own)
+        # In the group that tensors cross by the first training rank is 0, generation ranks follow, others are not in.
+        place = side.identity.rank + int(side.generates)
+        group = None
+        if side.generates or place == 0:
+            group = _group(dist.PrefixStore("link", store), place, side.generation_ranks + 1, self.world, timeout)
+        names = (GENERATION, TRAINING) if side.generates else (TRAINING, GENERATION)
+        self._link = Link(dist.PrefixStore("words", store), group, side.generation_ranks, names, seconds)
+        self.notes = [
+            "split placement: ranks 0 to {} train, the other {} generate the next batch meanwhile (one step off policy)"
+            "; an iteration lasts from train end to train end".format(side.training_ranks - 1, side.generation_ranks),
+            "split placement: the first batch was generated before iteration 0, with weights before any update (the "
+            "fill of the pipeline, in no iteration); the last one was generated and not trained on",
+            "split placement: all of the policy but the value head is sent in each iteration, what is frozen too",
         ]
 
     def build(
-        self, build: Build, make_generator: Optional[MakeGenerator], progress: Progress
+        self, build: Callable[..., Any], make_generator: Optional[MakeGenerator], progress: Progress
     ) -> Tuple[Any, Optional[Generator]]:
         """What trains; or what generates: an engine of the same stack, or a generation engine of its own."""
-        if make_generator is None:
-            return build(self.manifest, self.world), None
-        policy: Any = RemotePolicy(self.world, Publications(self.link, progress))
-        return policy, make_generator(self.manifest, self.world, policy, ToldProgress(progress, self.link))
+        self._publications = Publications(self._link, self.world.device, progress)
+        if make_generator is not None:
+            policy: Any = RemotePolicy(self.world.rank, self._publications)
+            return policy, make_generator(self._manifest, self.world, policy, ToldProgress(progress, self._link))
+        engine = build(self._manifest, self.world)
+        return engine, OwnLoop(engine, self._publications) if self._side.generates else None
 
     def run(
         self,
@@ -95,40 +100,13 @@ class Split:
         progress: Progress,
     ) -> None:
         recorder = Recorder(self.world, log, memory, sampler, progress)
-        self.link.watch(*subject.models)
+        self._link.watch(*subject.models)
         recorder.watch(*subject.models)
-        if not self.side.generates:
-            train_on_batches(subject, self.manifest, self.link, recorder, progress)
-            return
-        publications = Publications(self.link, progress) if generator is None else subject.publications
-        generator = generator or OwnLoop(subject, publications)
-        RolloutProducer(generator, publications, self.manifest, self.world, self.link, progress).run(recorder)
-
-
-def generates(manifest: Dict[str, Any], identity: RankIdentity) -> bool:
-    """Whether this rank generates, alone or in turn with training."""
-    side = find_side(manifest["layout"], identity)
-    return side is None or side.generates
-
-
-def join_split(manifest: Dict[str, Any], identity: RankIdentity) -> Optional[Split]:
-    """This rank on its side, once all ranks of both are there; None where all ranks do both. Raises ConfigError."""
-    side = find_side(manifest["layout"], identity)
-    if side is None:
-        return None
-    seconds = manifest["limits"]["silence_seconds"]
-    timeout = timedelta(seconds=seconds)
-    store, _, _ = next(rendezvous("env://", identity.rank, identity.world_size, timeout=timeout))
-    os.environ.update(RANK=str(side.identity.rank), WORLD_SIZE=str(side.identity.world_size))
-    own = dist.PrefixStore(side.name, store)
-    world = join(side.identity, manifest["measure"]["device"], seconds, store=own)
-    # In the group that tensors cross by the first training rank is 0, generation ranks follow, others are not in.
-    place = side.identity.rank + int(side.generates)
-    is_in = side.generates or place == 0
-    group = _group(dist.PrefixStore("link", store), place, side.generation_ranks + 1, world, timeout) if is_in else None
-    names = (GENERATION, TRAINING) if side.generates else (TRAINING, GENERATION)
-    link = Link(dist.PrefixStore("words", store), group, side.generation_ranks, names, seconds)
-    return Split(side, world, link, generation_manifest(manifest) if side.generates else manifest)
+        if generator is None:
+            train_on_batches(subject, self._manifest, self._link, recorder, progress)
+        else:
+            own = RolloutProducer(generator, self._publications, self._manifest, self.world, self._link, progress)
+            own.run(recorder)
 
 
 def _group(store: Any, place: int, size: int, world: World, timeout: timedelta) -> Any:

@@ -139,7 +139,6 @@ def test_a_store_that_is_gone_is_a_connection_that_was_closed(store: ScriptedSto
 
 def test_prompts_are_drawn_in_no_phase(monkeypatch: pytest.MonkeyPatch) -> None:
     calls, link = mock.MagicMock(), mock.Mock()
-    link.wait.return_value = {"updates": 0}
     calls.generator.logprobs = calls.generator.finish_seconds = None
     calls.generator.generate.return_value = mock.Mock(tokens=torch.zeros(1, 1))
     monkeypatch.setattr(generation_module, "prompts_of", lambda _manifest, batch, *_: calls.draw(batch))
@@ -150,7 +149,7 @@ def test_prompts_are_drawn_in_no_phase(monkeypatch: pytest.MonkeyPatch) -> None:
     iterations = asked_iterations(manifest)
     assert calls.draw.call_args_list == [mock.call(batch) for batch in range(iterations + 1)]
     drawn_at = [place for place, name in enumerate(names) if name == "draw"]
-    assert [names[place + 1] for place in drawn_at] == ["generate", *["begin"] * iterations]
+    assert [names[place + 1] for place in drawn_at] == ["sync", *["begin"] * iterations]
 
 
 def test_a_publication_adds_up_one_tensor_in_sixteen_and_sixteen_publications_all() -> None:
@@ -165,7 +164,7 @@ def test_a_publication_of_other_parameters_than_this_side_holds_is_refused(offer
     link, engine = mock.Mock(), mock.Mock(models=[torch.nn.Linear(2, 3, bias=False)])
     link.wait.return_value = {"tensors": offered, "parameters": 6}
     with pytest.raises(ConfigError, match=r"0 of 1 parameters|this side does not"):
-        OwnLoop(engine, Publications(link, Progress())).sync()
+        OwnLoop(engine, Publications(link, torch.device("cpu"), Progress())).sync()
 
 
 def test_a_publication_in_another_type_is_converted() -> None:
@@ -174,6 +173,6 @@ def test_a_publication_in_another_type_is_converted() -> None:
         mock.Mock(models=[torch.nn.Linear(2, 3, bias=False)]),
     )
     link.wait.return_value = {"tensors": [["weight", [3, 2], "bfloat16"]], "parameters": 6}
-    OwnLoop(engine, Publications(link, Progress())).sync()
+    OwnLoop(engine, Publications(link, torch.device("cpu"), Progress())).sync()
     (weight,) = engine.models[0].parameters()
     assert weight.dtype == torch.float32 and (weight == 2).all()
