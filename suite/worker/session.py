@@ -13,8 +13,8 @@ from suite.worker.devices import check_torch_devices
 from suite.worker.engines.base import Engine
 from suite.worker.events import EventLog, Progress
 from suite.worker.facts import allows_tf32, collect_facts
-from suite.worker.generation import find_generator
 from suite.worker.generation.base import Generator
+from suite.worker.generation.vllm import find_generator
 from suite.worker.identity import identity
 from suite.worker.idle import cpu_idle, gpu_idle, require_idle
 from suite.worker.loop import Loop

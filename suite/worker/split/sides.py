@@ -7,14 +7,14 @@ do both.
 
 import os
 from datetime import timedelta
-from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple, Type
 
 import torch.distributed as dist
 from torch.distributed.rendezvous import rendezvous
 
 from suite.worker.events import EventLog, Progress
-from suite.worker.generation import MakeGenerator
 from suite.worker.generation.base import Generator
+from suite.worker.generation.vllm import VllmGenerator
 from suite.worker.memory import MemoryProbe
 from suite.worker.nvml import DeviceSampler
 from suite.worker.rank import RankIdentity
@@ -80,7 +80,7 @@ class Split:
         ]
 
     def build(
-        self, build: Callable[..., Any], make_generator: Optional[MakeGenerator], progress: Progress
+        self, build: Callable[..., Any], make_generator: Optional[Type[VllmGenerator]], progress: Progress
     ) -> Tuple[Any, Optional[Generator]]:
         """What trains; or what generates: an engine of the same stack, or a generation engine of its own."""
         self._publications = Publications(self._link, self.world.device, progress)
