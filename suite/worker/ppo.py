@@ -16,9 +16,8 @@ _WHITENING_EPSILON = 1e-8
 def penalised_rewards(
     scores: torch.Tensor, logprobs: torch.Tensor, reference: torch.Tensor, kl_coefficient: float, mask: torch.Tensor
 ) -> torch.Tensor:
-    """Reward of each token: ``-kl_coefficient (log pi - log ref)``, on a response's last also the sample's score.
-
-    1909.08593, equation 2, token by token.
+    """Reward of each token: ``-kl_coefficient (log pi - log ref)``, on a response's last also the sample's score
+    (1909.08593, equation 2, token by token).
 
     ``scores`` [b], ``logprobs``, ``reference`` and ``mask`` [b, R] -> [b, R]; zero behind a response.
     """

@@ -23,8 +23,7 @@ WITHOUT_CUDNN = "generation: attention without cuDNN's kernels, which make a pla
 @contextmanager
 def without_cudnn() -> Iterator[None]:
     """Attention by torch's other kernels. On a Hopper GPU torch prefers cuDNN's, which spend 0.04 s of the host on each
-    length that is new to them (docs/results/README.md): ten seconds in the first generation of 256 tokens.
-    """
+    length that is new to them (docs/results/README.md)."""
     enabled = torch.backends.cuda.cudnn_sdp_enabled()
     torch.backends.cuda.enable_cudnn_sdp(False)
     try:
@@ -62,17 +61,13 @@ class Engine(ABC):
     @classmethod
     def load(cls, manifest: Dict[str, Any]) -> None:
         """Import what this manifest needs beyond what the engine's class did: on a CPU, memory counts from here on.
-
-        Of the manifest a process that ranks are forked from has the size's architecture alone.
-        """
+        Of the manifest a process that ranks are forked from has the size's architecture alone."""
         importlib.import_module("torch._dynamo")  # as torch's optimizers do when they are built (torch/_compile.py)
 
     def weights(self) -> Iterator[Tuple[str, torch.Tensor]]:
         """The policy's weights as they are now, whole and without padding, one by one, under the names that Hugging
         Face's model of the family has, on every rank: for a generation engine. Collective; without a value head.
-
-        Raises ValueError where this engine cannot give them.
-        """
+        Raises ValueError where this engine cannot give them."""
         raise ValueError("{} gives no weights to a generation engine".format(type(self).__name__))
 
     @abstractmethod

@@ -210,10 +210,8 @@ class VllmGenerator(Generator):
 
 
 def find_generator(manifest: Dict[str, Any]) -> Optional[Type[VllmGenerator]]:
-    """Import the generation engine that the layout names; None where the training stack generates itself.
-
-    Raises ConfigError for one that is not there.
-    """
+    """Import the generation engine that the layout names; None where the training stack generates itself. Raises
+    ConfigError for one that is not there."""
     if manifest["layout"].get("generation", "hf") != "vllm":
         return None
     device = manifest["measure"]["device"]

@@ -62,9 +62,7 @@ class RolloutProducer:
 
     def run(self, recorder: Recorder) -> None:
         """The first batch, then an iteration for each of the training side: take its weights, generate its next batch.
-
-        What an iteration takes beyond its phases this side waited.
-        """
+        What an iteration takes beyond its phases this side waited."""
         for batch in range(asked_iterations(self._manifest) + 1):
             own = recorder if batch else NullRecorder()
             prompts = prompts_of(self._manifest, batch, self._sample_indices, self._device)

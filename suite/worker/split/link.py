@@ -14,10 +14,8 @@ _LEADER = 0
 
 
 class Link:
-    """One rank's end. Tensors go from or to the first training rank and all generation ranks; words reach every rank.
-
-    A tensor is sent only when a word has told that both ends are there, so that no collective waits for as long as the
-    other side works, and its time-out stays that of a message.
+    """One rank's end. Tensors go from or to the first training rank and all generation ranks; words reach every rank. A
+    tensor is sent only when a word has told that both ends are there, so that no collective waits for the other side.
     """
 
     def __init__(
@@ -73,10 +71,8 @@ class Link:
         self._group.recv([tensor], rank + 1, 0).wait()
 
     def _is_there(self, word: str) -> bool:
-        """Whether a word comes within the time between two signs of life.
-
-        Raises RuntimeError where the store is gone, which is in the process of rank 0 or of the launcher.
-        """
+        """Whether a word comes within the time between two signs of life. Raises RuntimeError where the store is gone,
+        which is in the process of rank 0 or of the launcher."""
         try:
             self._store.wait([word], timedelta(seconds=self._every))
         except RuntimeError:  # it did not come, or there is nobody to ask any more

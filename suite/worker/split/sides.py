@@ -1,8 +1,7 @@
 """Two sides of one run: ranks that train and ranks that generate, each a ``torch.distributed`` world of its own.
 
 A stack on either side knows its own side alone: its default process group, ``RANK`` and ``WORLD_SIZE`` are the side's.
-The sides meet in the store that the launcher's address names, and in a ``Link``. Nothing of it is there for ranks that
-do both.
+The sides meet in the store that the launcher's address names, and in a ``Link``.
 """
 
 import os

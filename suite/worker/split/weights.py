@@ -56,10 +56,8 @@ class Publisher:
 
     @torch.no_grad()
     def publish(self) -> float:
-        """Send every tensor as it is now; the sum to check by. Collective over the training side.
-
-        On ranks that hand nothing over the sum is of what they would have sent.
-        """
+        """Send every tensor as it is now; the sum to check by. Collective over the training side. On ranks that hand
+        nothing over the sum is of what they would have sent."""
         for _, tensor in self._weights():
             tensor = tensor.detach().contiguous()
             if self._link.carries_tensors:

@@ -11,9 +11,7 @@ from suite.worker.samples import Samples
 
 def generate(policy: Any, prompts: Samples, temperature: float, synced: bool) -> Tuple[Samples, List[float]]:
     """Samples with responses of exactly the lengths wanted, and when each was complete, in seconds from now.
-
-    ``synced``: ranks go on together until all have finished, because each token gathers weights from all.
-    """
+    ``synced``: ranks go on together until all have finished, because each token gathers weights from all."""
     longest = prompts.longest_response
     config = GenerationConfig(
         do_sample=True,
@@ -39,10 +37,8 @@ def generate(policy: Any, prompts: Samples, temperature: float, synced: bool) ->
 
 
 class _Watch(StoppingCriteria):
-    """Says of each row when it has its own number of response tokens, and keeps the moment.
-
-    Rows that are complete go through the model until the longest is: Hugging Face takes none out of a batch.
-    """
+    """Says of each row when it has its own number of response tokens, and keeps the moment. Rows that are complete go
+    through the model until the longest is."""
 
     def __init__(self, prompts: Samples) -> None:
         width = max(prompts.prompt_lengths)

@@ -21,8 +21,8 @@ def is_native(manifest: Dict[str, Any]) -> bool:
 def load_kernels(manifest: Dict[str, Any]) -> Tuple[str, ...]:
     """Have the optimizer's kernels ready before anything is built; what a reader must know of them.
 
-    DeepSpeed compiles an operator that was not built at installation when it is first asked for, once per machine, in
-    minutes; the ranks of a node wait for the one that does. Raises ValueError where it cannot.
+    DeepSpeed compiles an operator that was not built at installation once per machine, in minutes, for which the ranks
+    of a node wait. Raises ValueError where it cannot.
     """
     offloads = manifest["layout"]["offload_optimizer"]
     if not is_native(manifest):

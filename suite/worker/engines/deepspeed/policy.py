@@ -1,12 +1,11 @@
 """A family's causal language model as Hugging Face builds it, with a value head: log-probs and values of responses.
 
-b samples, R the longest response, T the longest sample. Logits are computed for response positions only. Embedding and
-output matrix are padded (``suite.worker.models``) with rows of zeros: no token finds them, no logit shows them. Beside
-it low-rank adapters, and a critic of its own, which is built, asked and trained as DeepSpeed-Chat does.
+b samples, R the longest response, T the longest sample. Embedding and output matrix are padded with rows of zeros: no
+token finds them, no logit shows them. Adapters and a critic of its own are as in DeepSpeed-Chat.
 """
 
-from functools import lru_cache, partial
-from typing import Any, Callable, Dict, Optional, Type
+from functools import partial
+from typing import Any, Callable, Dict, Optional
 
 import torch
 from torch import nn
@@ -18,10 +17,8 @@ from suite.worker.partitioned import whole_shape
 
 
 class HydraBranch(nn.Module):
-    """A frozen copy of the last ``layers`` blocks and of the final norm, on the policy's frozen trunk.
-
-    Its parts are called as those of the trunk, so that its weights are drawn as theirs.
-    """
+    """A frozen copy of the last ``layers`` blocks and of the final norm, on the policy's frozen trunk; its parts are
+    called as the trunk's, so that their weights are drawn as theirs."""
 
     def __init__(self, config: Any, family: Family, trunk: nn.Module, layers: int) -> None:
         super().__init__()
@@ -45,8 +42,8 @@ class HydraBranch(nn.Module):
 class Policy(nn.Module):
     """A causal language model that also speaks of responses; ``rows`` chooses that way of being called.
 
-    ``policy_class`` puts it before a family's own class, whose names of parameters it keeps. Everything goes through
-    ``forward``, because ZeRO-3 gathers parameters from the root module's hooks on.
+    It stands before a family's own class, whose names of parameters it keeps. Everything goes through ``forward``,
+    because ZeRO-3 gathers parameters from the root module's hooks on.
     """
 
     family: Family
@@ -76,9 +73,8 @@ class Policy(nn.Module):
     ) -> Any:
         """Without ``rows`` Hugging Face's own forward, which generation calls; logits of tokens alone.
 
-        With it: log-probs and values, each [b, R] fp32, zero behind a response (values None without a value head).
-        With ``trunk_states``, as a hook on the trunk's ``first_trainable`` sees them: those of the reference branch
-        and None.
+        With it: log-probs and values, each [b, R] fp32, zero behind a response (values None without a value head), or
+        with ``trunk_states``, as a hook on the trunk's ``first_trainable`` sees them, the reference branch's and None.
         """
         if rows is None:
             output = super().forward(input_ids, logits_to_keep=logits_to_keep, **options)
@@ -134,25 +130,16 @@ class Policy(nn.Module):
         return self.blocks[-trainable_layers] if trainable_layers else self.final_norm
 
 
-@lru_cache(maxsize=None)
-def policy_class(architecture: str) -> Type[Policy]:
-    return type("Policy", (Policy, class_of(architecture)), {"family": FAMILIES[architecture]})
-
-
 def policy_builder(size: Dict[str, Any], packs: bool = False, **options: Any) -> Callable[[], Policy]:
     """What makes the policy of a manifest's ``size``, its weights not yet drawn; all it needs is imported before.
-
-    ``packs``: its samples go through end to end in one row, for which it has an attention of its own.
-    """
-    config = build_config(size, register_attention() if packs else "sdpa")
-    return partial(policy_class(size["architecture"]), config, **options)
+    ``packs``: its samples go through end to end in one row, for which it has an attention of its own."""
+    config, family = build_config(size, register_attention() if packs else "sdpa"), FAMILIES[size["architecture"]]
+    return partial(type("Policy", (Policy, class_of(size["architecture"])), {"family": family}), config, **options)
 
 
 def token_logprobs(logits: torch.Tensor, tokens: torch.Tensor, vocab: int) -> torch.Tensor:
-    """Log-probability of each token under its logits, in fp32: [*, V], [*] -> [*].
-
-    Logits from ``vocab`` on are padding. Those of fp32 are overwritten: nobody else reads them.
-    """
+    """Log-probability of each token under its logits, in fp32: [*, V], [*] -> [*]. Logits from ``vocab`` on are padding,
+    and overwritten where they are of fp32: nobody else reads them."""
     wide = logits.float()
     # Without a record for backward, which would copy the gradient of all logits: the softmax there is zero anyway.
     wide.detach()[..., vocab:].fill_(float("-inf"))
@@ -171,10 +158,8 @@ def freeze_below(model: Policy, trainable_layers: Optional[int]) -> None:
 
 
 def keep_rotary_exact(model: nn.Module) -> None:
-    """Frequencies of rotary positions in fp32, as Hugging Face and Megatron compute them, whatever the run's precision.
-
-    DeepSpeed converts all of a model to 16 bit, its buffers too, and ZeRO-3 rounds them as they are made.
-    """
+    """Frequencies of rotary positions in fp32, as Hugging Face and Megatron compute them. DeepSpeed converts all of a
+    model to 16 bit, its buffers too, and ZeRO-3 rounds them as they are made."""
     for module in model.modules():
         if hasattr(module, "inv_freq"):
             with module.inv_freq.device:

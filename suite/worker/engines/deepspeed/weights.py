@@ -12,10 +12,10 @@ from suite.worker.partitioned import whole, whole_elements
 @torch.no_grad()
 def draw_weights(model: Any, seed: int) -> None:
     """Normal weights of deviation 0.02, those added to the residual stream 0.02 / sqrt(2 layers), biases zero, norms
-    one, as GPT-2's.
+    one, as GPT-2's; rows that pad the vocabulary zero.
 
     Each parameter has a generator of its own, seeded by its name, so that policy, reference and hydra branch start
-    from equal weights, and ZeRO-3 from those of the other stages. Rows that pad the vocabulary are zero.
+    from equal weights, and ZeRO-3 from those of the other stages.
     """
     for own_name, parameter in model.named_parameters():
         name = _twin_name(own_name, model)
@@ -46,10 +46,7 @@ def _twin_name(name: str, model: Any) -> str:
 
 
 def count_parameters(model: Any) -> Tuple[int, int]:
-    """A model without its reference branch: all parameters, and those that train.
-
-    Whole under ZeRO-3 too; without vocabulary padding.
-    """
+    """All parameters, and those that train: without a reference branch and vocabulary padding, whole under ZeRO-3."""
     total = trainable = 0
     padding = (model.config.vocab_size - model.config.unpadded_vocab) * model.config.hidden_size
     for name, parameter in model.named_parameters():
@@ -63,9 +60,7 @@ def count_parameters(model: Any) -> Tuple[int, int]:
 @torch.no_grad()
 def plain_weights(model: Any) -> Iterator[Tuple[str, torch.Tensor]]:
     """The weights of the family's plain model under its own names, without padding, adapters merged; no value head.
-
-    Each is whole until the next is asked for.
-    """
+    Each is whole until the next is asked for."""
     modules = dict(model.named_modules())
     for name, parameter in model.named_parameters():
         if name.startswith(("value_head.", "branch.")) or name.endswith((".down", ".up")):

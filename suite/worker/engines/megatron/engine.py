@@ -215,10 +215,8 @@ def _notes(manifest: Dict[str, Any], world: World) -> Iterator[str]:
 
 
 class KnownShapes(P2PCommunicator):
-    """Megatron's communicator of a stage, for one pass over micro batches of these shapes, in their order.
-
-    Megatron's own way with variable lengths sends every tensor's shape ahead of it and waits for the device. Here each
-    stage has all samples, so it knows what comes.
+    """Megatron's communicator of a stage, for one pass over micro batches of these shapes, in their order. Its own way
+    with variable lengths sends every tensor's shape ahead and waits for the device; here each stage has all samples.
     """
 
     def __init__(self, config: Any, shapes: Sequence[Tuple[int, int, int]]) -> None:

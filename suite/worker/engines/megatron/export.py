@@ -1,7 +1,4 @@
-"""The policy's weights whole on every rank, one by one, under the names of Hugging Face's checkpoints.
-
-They are gathered from tensor, expert and pipeline neighbours.
-"""
+"""The policy's weights whole on every rank, one by one, under the names of Hugging Face's checkpoints."""
 
 import re
 from typing import Any, Dict, Iterator, List, Sequence, Tuple
@@ -77,10 +74,8 @@ class Exporter:
 
     @torch.no_grad()
     def weights(self) -> Iterator[Named]:
-        """Under Hugging Face's names, without padding, a tied output layer and a value head. Collective over all ranks.
-
-        Where nobody else holds a part of it, a tensor is the parameter itself.
-        """
+        """Without padding, a tied output layer and a value head; collective over all ranks. Where nobody else holds a
+        part of it, a tensor is the parameter itself."""
         for stage, tensors in enumerate(self._stages):
             for number, (name, shape) in enumerate(tensors):
                 names = expert_names(name, self._config) if is_expert(name) else [name]

@@ -33,10 +33,8 @@ class Sampler:
 
     @torch.no_grad()
     def sample(self, prompts: Samples) -> Samples:
-        """The whole batch at once, so that a pipeline idles between its stages; all rows start at the first column.
-
-        The shortest prompt is prefilled. Longer ones go through the cache token by token beside the responses of
-        others, and rows that are complete go on idly until the last is. ``finish_seconds`` then has when each was.
+        """The whole batch at once; all rows start at the first column. The shortest prompt is prefilled. Longer ones go
+        through the cache token by token beside the responses of others, and complete rows go on until the last is.
         """
         started = time.perf_counter()
         shortest, longest = self._steps(prompts)

@@ -1,8 +1,7 @@
 """A family as a Megatron-Core model: configuration, and a policy that gives log-probs and values.
 
-Sequence-first inside, as Megatron has it: [s, b, h]; batch-first at the edges: [b, s]. Under tensor parallelism the
-vocabulary is split, padded by the rule of both engines; padded tokens have no probability. What tells the families
-apart are Megatron-Core's own options, and the frequencies of rotary positions.
+Sequence-first inside, as Megatron has it: [s, b, h]; batch-first at the edges: [b, s]. What tells the families apart
+are Megatron-Core's own options, and the frequencies of rotary positions.
 """
 
 import math
@@ -213,10 +212,8 @@ def gelu_tanh(states: torch.Tensor) -> torch.Tensor:
 
 
 def inverse_frequencies(size: Dict[str, Any]) -> torch.Tensor:
-    """[head width / 2] fp32: radians per position, as Hugging Face computes them.
-
-    Megatron-Core's own llama3 scaling has Llama 3.1's constants written into it, where a configuration may have others.
-    """
+    """[head width / 2] fp32: radians per position, as Hugging Face computes them. Megatron-Core's own llama3 scaling has
+    Llama 3.1's constants written into it."""
     width = head_width(size)
     exponents = torch.arange(0, width, 2, dtype=torch.int64).float() / width
     frequencies = 1.0 / (rope_theta(size) ** exponents)
@@ -225,7 +222,7 @@ def inverse_frequencies(size: Dict[str, Any]) -> torch.Tensor:
 
 def _scaled(frequencies: torch.Tensor, scaling: Optional[Dict[str, Any]]) -> torch.Tensor:
     """Linear: all by ``factor``. llama3: those that turn less than ``low_frequency_factor`` times within the original
-    positions, not those that turn more than ``high_frequency_factor`` times, and a blend between."""
+    positions, not those above ``high_frequency_factor``, and a blend between."""
     if scaling is None:
         return frequencies
     if scaling["kind"] == "linear":
