@@ -9,7 +9,7 @@ from suite.worker.samples import Samples
 
 
 class Rows:
-    """b samples as ``tokens`` [B, T]: B = b rows, or packed B = 1 with T the sum of their lengths and ``positions`` [T].
+    """b samples as ``tokens`` [B, T]: B = b rows, or packed B = 1 with T the sum of lengths and ``positions`` [T].
 
     Only the states before response tokens go on to the output matrix, so that no padding reaches it: n of them in all,
     or of even samples in rows of their own, where they are the same columns of each, [b, R].

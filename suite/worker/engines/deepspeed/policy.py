@@ -138,8 +138,8 @@ def policy_builder(size: Dict[str, Any], packs: bool = False, **options: Any) ->
 
 
 def token_logprobs(logits: torch.Tensor, tokens: torch.Tensor, vocab: int) -> torch.Tensor:
-    """Log-probability of each token under its logits, in fp32: [*, V], [*] -> [*]. Logits from ``vocab`` on are padding,
-    and overwritten where they are of fp32: nobody else reads them."""
+    """Log-probability of each token under its logits, in fp32: [*, V], [*] -> [*]. Logits from ``vocab`` on are
+    padding, and overwritten where they are of fp32: nobody else reads them."""
     wide = logits.float()
     # Without a record for backward, which would copy the gradient of all logits: the softmax there is zero anyway.
     wide.detach()[..., vocab:].fill_(float("-inf"))

@@ -212,8 +212,8 @@ def gelu_tanh(states: torch.Tensor) -> torch.Tensor:
 
 
 def inverse_frequencies(size: Dict[str, Any]) -> torch.Tensor:
-    """[head width / 2] fp32: radians per position, as Hugging Face computes them. Megatron-Core's own llama3 scaling has
-    Llama 3.1's constants written into it."""
+    """[head width / 2] fp32: radians per position, as Hugging Face computes them. Megatron-Core's own llama3 scaling
+    has Llama 3.1's constants written into it."""
     width = head_width(size)
     exponents = torch.arange(0, width, 2, dtype=torch.int64).float() / width
     frequencies = 1.0 / (rope_theta(size) ** exponents)
