@@ -98,8 +98,7 @@ class MegatronEngine(Engine):
     def generate(self, prompts: Samples) -> Samples:
         self._policy.eval()
         with without_cudnn():
-            samples = self._sampler.sample(prompts)
-        self.finish_seconds = self._sampler.finish_seconds
+            samples, self.finish_seconds = self._sampler.sample(prompts)
         return samples
 
     def score(self, samples: Samples) -> Tuple[torch.Tensor, Optional[torch.Tensor]]:
@@ -114,13 +113,11 @@ class MegatronEngine(Engine):
     def _evaluate(self, model: Any, samples: Samples, num_results: int) -> torch.Tensor:
         """[num_results, b, R]: log-probs, then values, on every rank of the replica."""
 
-        def forward(micros: Iterator[Tuple[MicroBatch, Micro]], stage: Any) -> Tuple[Any, Optional[Callable]]:
-            micro, _ = next(micros)
-            output = stage(micro.tokens, micro)
+        def end(output: Any, _own: Micro) -> Tuple[Any, None]:
             # One tensor, since where there are experts Megatron asks for its device.
             return (torch.stack(output[:num_results]) if self._is_last_stage else output), None
 
-        outputs = self._run(model, self._micros(samples, {}), forward, forward_only=True)
+        outputs = self._run(model, self._micros(samples, {}), end, forward_only=True)
         if self._is_last_stage:
             results = torch.stack([join_responses(part, samples.longest_response) for part in zip(*outputs)])
         else:
@@ -130,19 +127,15 @@ class MegatronEngine(Engine):
         return results
 
     def train(self, samples: Samples, batch: Dict[str, torch.Tensor], loss_fn: LossFunction) -> Dict[str, float]:
-        def loss(micro: Micro, output: Tuple[torch.Tensor, Optional[torch.Tensor]]) -> Tuple[torch.Tensor, Micro]:
-            whole, parts = loss_fn(*output, micro)
+        def loss(own: Micro, output: Tuple[torch.Tensor, Optional[torch.Tensor]]) -> Tuple[torch.Tensor, Micro]:
+            whole, parts = loss_fn(*output, own)
             return whole.clone(), parts  # the schedule divides it in place, whatever of the parts shares its storage
-
-        def forward(micros: Iterator[Tuple[MicroBatch, Micro]], stage: Any) -> Tuple[Any, Callable]:
-            part, micro = next(micros)
-            return stage(part.tokens, part), partial(loss, micro)
 
         self._policy.train()
         self._policy.zero_grad_buffer()
         self._optimizer.zero_grad()
         micros = self._micros(samples, batch)
-        outputs = self._run(self._policy, micros, forward, forward_only=False)
+        outputs = self._run(self._policy, micros, lambda output, own: (output, partial(loss, own)), forward_only=False)
         updated, gradient_norm, _zeros = self._optimizer.step()
         statistics = self._share_statistics(outputs)
         # Megatron looks for an overflow on all ranks of a replica together, so that they skip together.
@@ -158,10 +151,14 @@ class MegatronEngine(Engine):
             for part, own in samples.micro_batches(self._micro_batch, batch)
         ]
 
-    def _run(
-        self, model: Any, micros: List[Tuple[MicroBatch, Micro]], forward: Callable, forward_only: bool
-    ) -> List[Any]:
-        """One pass of Megatron's schedule over the micro batches; the last stage's statistics of each, else empty."""
+    def _run(self, model: Any, micros: List[Tuple[MicroBatch, Micro]], end: Callable, forward_only: bool) -> List[Any]:
+        """One pass of Megatron's schedule over the micro batches; the last stage's statistics of each, else empty.
+        ``end``: of a stage's output and a micro batch's own tensors, what the schedule goes on with."""
+
+        def forward(remaining: Iterator[Tuple[MicroBatch, Micro]], stage: Any) -> Any:
+            rows, own = next(remaining)
+            return end(stage(rows.tokens, rows), own)
+
         return stack.get_forward_backward_func()(
             forward_step_func=forward,
             data_iterator=iter(micros),

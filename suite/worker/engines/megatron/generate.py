@@ -28,21 +28,19 @@ class Sampler:
         # Tensor ranks lie next to each other, stage after stage.
         self._leader = dist.get_process_group_ranks(self._replica)[-model.config.tensor_model_parallel_size]
         self.is_leader = dist.get_rank() == self._leader
-        #: when each row of the last batch was complete, in seconds after its start
-        self.finish_seconds: List[float] = []
 
     @torch.no_grad()
-    def sample(self, prompts: Samples) -> Samples:
+    def sample(self, prompts: Samples) -> Tuple[Samples, List[float]]:
         """The whole batch at once; all rows start at the first column. The shortest prompt is prefilled. Longer ones go
         through the cache token by token beside the responses of others, and complete rows go on until the last is.
-        """
+        Also returns when each row was complete, in seconds after the start."""
         started = time.perf_counter()
         shortest, longest = self._steps(prompts)
         tokens = torch.zeros(len(prompts), longest, dtype=prompts.tokens.dtype, device=prompts.tokens.device)
         tokens[:, : prompts.tokens.size(1)] = prompts.tokens
         columns = torch.arange(longest, device=self._device)
         drawn_here = (columns >= prompts.column(prompts.prompt_lengths)) & (columns < prompts.column(prompts.lengths))
-        self.finish_seconds = [0.0] * len(prompts)
+        seconds = [0.0] * len(prompts)
         cache = StaticInferenceContext(max_batch_size=len(prompts), max_sequence_length=longest)
         with _whole_sequences(self._model):
             fed = tokens[:, :shortest]
@@ -52,8 +50,12 @@ class Sampler:
                 cache.sequence_len_offset = column
                 cache.enable_decode_mode()
                 fed = tokens[:, column : column + 1]
-                self._note_finished(column + 1, prompts.lengths, started)
-        return Samples(tokens, prompts.prompt_lengths, prompts.response_lengths)
+                complete = [row for row, length in enumerate(prompts.lengths) if length == column + 1]
+                if complete and self._device.type == "cuda":
+                    torch.cuda.synchronize(self._device)  # launches run ahead of it, but only here they are waited for
+                for row in complete:
+                    seconds[row] = time.perf_counter() - started
+        return Samples(tokens, prompts.prompt_lengths, prompts.response_lengths), seconds
 
     def _steps(self, prompts: Samples) -> Tuple[int, int]:
         """Columns from which and to which is sampled: replicas that share experts must take the same steps."""
@@ -64,14 +66,6 @@ class Sampler:
         dist.all_reduce(ends, op=dist.ReduceOp.MAX, group=parallel_state.get_expert_model_parallel_group())
         negative, longest = ends.tolist()
         return -negative, longest
-
-    def _note_finished(self, length: int, lengths: List[int], started: float) -> None:
-        """Rows of this length are complete. Launches run ahead of a GPU, so it is waited for, but only then."""
-        complete = [row for row, wanted in enumerate(lengths) if wanted == length]
-        if complete and self._device.type == "cuda":
-            torch.cuda.synchronize(self._device)
-        for row in complete:
-            self.finish_seconds[row] = time.perf_counter() - started
 
     def _next_token(self, fed: torch.Tensor, cache: StaticInferenceContext) -> torch.Tensor:
         """Through all stages, then the leader's draw to every rank of the replica: [b, s] -> [b]."""

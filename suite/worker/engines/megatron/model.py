@@ -5,6 +5,7 @@ are Megatron-Core's own options, and the frequencies of rotary positions.
 """
 
 import math
+from functools import partial
 from typing import Any, Dict, Optional, Tuple
 
 import torch
@@ -146,30 +147,21 @@ class PolicyModel(stack.GPTModel):
             states = tensor_parallel.gather_from_sequence_parallel_region(states, tensor_parallel_output_grad=False)
         states = batch.before_responses(states)
         logits = self._logits(states, gather=False)
-        self._forbid_padding(logits)
+        # Padded columns of this rank's part get no probability, and so no gradient; without a record for backward,
+        # which would copy the gradient of all logits.
+        columns = logits.size(-1)
+        held = self.unpadded_vocab - parallel_state.get_tensor_model_parallel_rank() * columns
+        if held < columns:
+            logits.detach()[..., max(held, 0) :] = float("-inf")
         logprobs = -tensor_parallel.vocab_parallel_cross_entropy(logits, batch.targets)
         if self.value_head is None:
             return batch.spread(logprobs.t()), None
         return batch.spread(logprobs.t()), batch.spread(self.value_head(states).squeeze(-1).float().t())
 
-    def _forbid_padding(self, logits: torch.Tensor) -> None:
-        """No probability, and so no gradient, for the padded columns of this rank's [..., vocab / tensor]; without a
-        record for backward, which would copy the gradient of all logits."""
-        columns = logits.size(-1)
-        first = parallel_state.get_tensor_model_parallel_rank() * columns
-        held = min(max(self.unpadded_vocab - first, 0), columns)
-        if held < columns:
-            logits.detach()[..., held:] = float("-inf")
-
-
-#: families with rotary positions, RMSNorm and a gated SiLU MLP without biases
-LLAMA_LIKE = ("llama", "qwen2", "qwen3", "mixtral", "qwen3_moe")
-_QK_NORM = ("qwen3", "qwen3_moe")
-
 
 def is_rotary(size: Dict[str, Any]) -> bool:
-    """Whether positions rotate queries and keys, so that there is no table of them."""
-    return size["architecture"] in LLAMA_LIKE
+    """Whether positions rotate queries and keys: with RMSNorm and a gated SiLU MLP without biases, as in Llama."""
+    return size["architecture"] != "gpt2"
 
 
 def family_options(size: Dict[str, Any], fused: bool) -> Dict[str, Any]:
@@ -177,38 +169,28 @@ def family_options(size: Dict[str, Any], fused: bool) -> Dict[str, Any]:
     options: Dict[str, Any] = {"layernorm_epsilon": norm_epsilon(size), "kv_channels": head_width(size)}
     if not is_rotary(size):
         # Megatron's fused GELU is the tanh approximation, which is what GPT-2 uses; F.gelu alone is exact.
-        return {**options, "activation_func": F.gelu if fused else gelu_tanh}
-    return {
-        **options,
-        "normalization": "RMSNorm",
-        "activation_func": F.silu,
-        "gated_linear_unit": True,
-        "add_bias_linear": False,
-        "add_qkv_bias": size["architecture"] == "qwen2",
-        "qk_layernorm": size["architecture"] in _QK_NORM,
-        **_expert_options(size),
-    }
-
-
-def _expert_options(size: Dict[str, Any]) -> Dict[str, Any]:
-    """Every token goes to the experts that its router chose: no capacity, no dropping, no balancing loss."""
+        return {**options, "activation_func": F.gelu if fused else partial(F.gelu, approximate="tanh")}
+    options.update(
+        normalization="RMSNorm",
+        activation_func=F.silu,
+        gated_linear_unit=True,
+        add_bias_linear=False,
+        add_qkv_bias=size["architecture"] == "qwen2",
+        qk_layernorm=size["architecture"] in ("qwen3", "qwen3_moe"),
+    )
     experts = size.get("experts")
-    if experts is None:
-        return {}
-    return {
-        "num_moe_experts": experts["count"],
-        "moe_router_topk": experts["per_token"],
-        "moe_ffn_hidden_size": size["ffn"],
-        # Softmax over the chosen alone, so that they add up to 1, or over all before choosing.
-        "moe_router_pre_softmax": not experts.get("normalise", True),
-        "moe_router_load_balancing_type": "none",
-        "moe_aux_loss_coeff": 0.0,
-        "moe_token_dispatcher_type": "alltoall",
-    }
-
-
-def gelu_tanh(states: torch.Tensor) -> torch.Tensor:
-    return F.gelu(states, approximate="tanh")
+    if experts is not None:  # Every token goes to those that its router chose: no capacity, no dropping, no balancing.
+        options.update(
+            num_moe_experts=experts["count"],
+            moe_router_topk=experts["per_token"],
+            moe_ffn_hidden_size=size["ffn"],
+            # Softmax over the chosen alone, so that they add up to 1, or over all before choosing.
+            moe_router_pre_softmax=not experts.get("normalise", True),
+            moe_router_load_balancing_type="none",
+            moe_aux_loss_coeff=0.0,
+            moe_token_dispatcher_type="alltoall",
+        )
+    return options
 
 
 def inverse_frequencies(size: Dict[str, Any]) -> torch.Tensor:

@@ -62,8 +62,8 @@ def test_a_schedule_that_divides_the_loss_in_place_leaves_parts_that_share_its_s
     engine = mock.Mock(_share_statistics=lambda parts: parts[0], _micros=lambda *_: [])
     engine._optimizer.step.return_value = True, None, None
 
-    def schedule(_model: Any, _micros: Any, forward: Any, forward_only: bool) -> list[Any]:
-        whole, parts = forward(iter([(mock.Mock(), {})]), mock.Mock())[1]((None, None))
+    def schedule(_model: Any, _micros: Any, end: Any, forward_only: bool) -> list[Any]:
+        whole, parts = end(mock.Mock(), {})[1]((None, None))
         whole /= 4
         return [parts]
 
