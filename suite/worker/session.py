@@ -75,7 +75,7 @@ def run(
     affinity, others = _place(manifest["measure"], identity, apart), _held_since(idle, identity, turns)
     communicators = Communicators(rank_device, identity.local_rank)
     communicators.note("before_join")
-    split = None if side is None else Split(manifest, identity, side)
+    split = None if side is None else Split(manifest, identity, side, progress)
     world = join(identity, rank_device, manifest["limits"]["silence_seconds"]) if split is None else split.world
     communicators.note("joined")
     progress.beat()
@@ -105,7 +105,7 @@ def run(
         began = time.perf_counter()
         with _beating(progress):
             if split is not None:
-                subject, generator = split.build(build, make_generator, progress)
+                subject, generator = split.build(build, make_generator)
             else:
                 Trainer.waiting_for = staticmethod(progress.tell)
                 subject = build(manifest, world)
@@ -132,7 +132,7 @@ def run(
     if isinstance(subject, Trainer):
         subject.run(subject.make_clock(world, log, memory, sampler, progress, turns), iterations)
     elif split is not None:
-        split.run(subject, generator, log, memory, sampler, progress)
+        split.run(subject, generator, log, memory, sampler)
     else:
         loop = Loop(subject, manifest, generator)
         recorder = Recorder(world, log, memory, sampler, progress, turns)

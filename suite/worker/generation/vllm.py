@@ -16,7 +16,6 @@ import torch
 from suite.worker import vllm_common
 from suite.worker.asked import sample_lengths
 from suite.worker.engines.base import Engine
-from suite.worker.events import Progress
 from suite.worker.generation.base import Generator
 from suite.worker.hugging_face import write_configuration
 from suite.worker.manifest import stream_seed
@@ -55,9 +54,9 @@ def cache_blocks(lengths: Sequence[int], rows: int) -> int:
 
 
 class VllmGenerator(Generator):
-    """Built on every rank at the same time, after the training engine."""
+    """Built on every rank at the same time, after the training engine. Its work beats ``progress``."""
 
-    def __init__(self, manifest: Dict[str, Any], world: World, engine: Engine, progress: Progress) -> None:
+    def __init__(self, manifest: Dict[str, Any], world: World, engine: Engine, progress: Any) -> None:
         self._manifest, self._training, self._progress = manifest, engine, progress
         self._world = world
         self._sleeps = bool(manifest["layout"].get("engine_sleep"))

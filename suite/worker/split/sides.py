@@ -18,8 +18,8 @@ from suite.worker.memory import MemoryProbe
 from suite.worker.nvml import DeviceSampler
 from suite.worker.rank import RankIdentity
 from suite.worker.recorder import Recorder
-from suite.worker.split.generation import RolloutProducer, generation_manifest
-from suite.worker.split.link import Link, ToldProgress
+from suite.worker.split.generation import generation_manifest, produce_rollouts
+from suite.worker.split.link import Link
 from suite.worker.split.training import train_on_batches
 from suite.worker.split.weights import OwnLoop, Publications, RemotePolicy
 from suite.worker.world import World, join
@@ -54,9 +54,10 @@ def find_side(layout: Dict[str, Any], identity: RankIdentity) -> Optional[Side]:
 class Split:
     """This rank's side, in its own world and linked to the other."""
 
-    def __init__(self, manifest: Dict[str, Any], identity: RankIdentity, side: Side) -> None:
+    def __init__(self, manifest: Dict[str, Any], identity: RankIdentity, side: Side, progress: Progress) -> None:
         """Collective over both sides; ``identity``: among all of their ranks. Raises ConfigError."""
         self._side, self._manifest = side, generation_manifest(manifest) if side.generates else manifest
+        self._progress = progress
         seconds = manifest["limits"]["silence_seconds"]
         timeout = timedelta(seconds=seconds)
         store, _, _ = next(rendezvous("env://", identity.rank, identity.world_size, timeout=timeout))
@@ -69,7 +70,8 @@ class Split:
         if side.generates or place == 0:
             group = _group(dist.PrefixStore("link", store), place, side.generation_ranks + 1, self.world, timeout)
         names = (GENERATION, TRAINING) if side.generates else (TRAINING, GENERATION)
-        self._link = Link(dist.PrefixStore("words", store), group, side.generation_ranks, names, seconds)
+        self._link = Link(dist.PrefixStore("words", store), group, side.generation_ranks, names, seconds, progress)
+        self._publications = Publications(self._link, self.world.device)
         self.notes = [
             "split placement: ranks 0 to {} train, the other {} generate the next batch meanwhile (one step off policy)"
             "; an iteration lasts from train end to train end".format(side.training_ranks - 1, side.generation_ranks),
@@ -79,13 +81,12 @@ class Split:
         ]
 
     def build(
-        self, build: Callable[..., Any], make_generator: Optional[Type[VllmGenerator]], progress: Progress
+        self, build: Callable[..., Any], make_generator: Optional[Type[VllmGenerator]]
     ) -> Tuple[Any, Optional[Generator]]:
         """What trains; or what generates: an engine of the same stack, or a generation engine of its own."""
-        self._publications = Publications(self._link, self.world.device, progress)
         if make_generator is not None:
             policy: Any = RemotePolicy(self.world.rank, self._publications)
-            return policy, make_generator(self._manifest, self.world, policy, ToldProgress(progress, self._link))
+            return policy, make_generator(self._manifest, self.world, policy, self._link)
         engine = build(self._manifest, self.world)
         return engine, OwnLoop(engine, self._publications) if self._side.generates else None
 
@@ -96,16 +97,14 @@ class Split:
         log: EventLog,
         memory: MemoryProbe,
         sampler: Optional[DeviceSampler],
-        progress: Progress,
     ) -> None:
-        recorder = Recorder(self.world, log, memory, sampler, progress)
+        recorder = Recorder(self.world, log, memory, sampler, self._progress)
         self._link.watch(*subject.models)
         recorder.watch(*subject.models)
         if generator is None:
-            train_on_batches(subject, self._manifest, self._link, recorder, progress)
+            train_on_batches(subject, self._manifest, self._link, recorder)
         else:
-            own = RolloutProducer(generator, self._publications, self._manifest, self.world, self._link, progress)
-            own.run(recorder)
+            produce_rollouts(generator, self._publications, self._manifest, self.world, self._link, recorder)
 
 
 def _group(store: Any, place: int, size: int, world: World, timeout: timedelta) -> Any:

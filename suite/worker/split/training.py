@@ -9,7 +9,6 @@ import torch.distributed as dist
 
 from suite.worker.asked import sample_lengths
 from suite.worker.engines.base import Engine
-from suite.worker.events import Progress
 from suite.worker.generation.base import Generator
 from suite.worker.loop import Loop
 from suite.worker.manifest import asked_iterations
@@ -27,9 +26,9 @@ class RemoteGenerator(Generator):
 
     overlaps = True
 
-    def __init__(self, engine: Engine, manifest: Dict[str, Any], link: Link, progress: Progress) -> None:
+    def __init__(self, engine: Engine, manifest: Dict[str, Any], link: Link) -> None:
         """Collective over both sides. Publishes the weights that the first batch is generated with."""
-        self._engine, self._link, self._progress = engine, link, progress
+        self._engine, self._link = engine, link
         prompts, responses = sample_lengths(manifest["workload"], manifest["work"])
         self._samples, self._longest_response = len(prompts), max(responses)
         self._longest = max(map(sum, zip(prompts, responses)))
@@ -79,19 +78,17 @@ class RemoteGenerator(Generator):
         """Wait until the other side has ended its last batch, which nobody trains on: it needs this side's store."""
         self.await_batch()
         for rank in range(self._link.generation_ranks):
-            self._link.wait("rank {} is done".format(rank), self._progress)
+            self._link.wait("rank {} is done".format(rank))
 
     def await_batch(self) -> List[Dict[str, Any]]:
         """What each generation rank tells of the next batch, once it has it; waited for on every training rank."""
         ranks = range(self._link.generation_ranks)
-        return [self._link.wait("batch {} of rank {}".format(self._batches, rank), self._progress) for rank in ranks]
+        return [self._link.wait("batch {} of rank {}".format(self._batches, rank)) for rank in ranks]
 
 
-def train_on_batches(
-    engine: Engine, manifest: Dict[str, Any], link: Link, recorder: Recorder, progress: Progress
-) -> None:
+def train_on_batches(engine: Engine, manifest: Dict[str, Any], link: Link, recorder: Recorder) -> None:
     """All iterations of the training side; the first begins when the other side has its first batch."""
-    generator = RemoteGenerator(engine, manifest, link, progress)
+    generator = RemoteGenerator(engine, manifest, link)
     loop = Loop(engine, manifest, generator)
     generator.await_batch()  # the pipeline is filled, so that no iteration holds the first batch's time
     for iteration in range(asked_iterations(manifest)):

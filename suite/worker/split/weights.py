@@ -10,7 +10,6 @@ from typing import Any, Callable, Dict, Iterator, List, Tuple
 import torch
 
 from suite.worker.engines.base import Engine
-from suite.worker.events import Progress
 from suite.worker.generation.base import Generator
 from suite.worker.partitioned import whole
 from suite.worker.rank import ConfigError
@@ -77,15 +76,15 @@ def own_parameters(engine: Engine) -> Iterator[Named]:
 class Publications:
     """On the generation side: each is taken tensor by tensor, once the word that it begins was heard."""
 
-    def __init__(self, link: Link, device: torch.device, progress: Progress) -> None:
-        self._link, self._device, self._progress, self._checksum = link, device, progress, Checksum()
+    def __init__(self, link: Link, device: torch.device) -> None:
+        self._link, self._device, self._checksum = link, device, Checksum()
         self._forms: List[Any] = []
         self.weights_sum, self.total_parameters = 0.0, 0
 
     def take(self, held: Dict[str, torch.Tensor]) -> Iterator[Named]:
         """One publication: in the tensors ``held`` under these names, or in new ones where they do not fit."""
         if not self._forms:
-            offered = self._link.wait(_OFFERED, self._progress)
+            offered = self._link.wait(_OFFERED)
             self._forms, self.total_parameters = offered["tensors"], offered["parameters"]
         for name, shape, kind in self._forms:
             tensor, dtype = held.get(name), getattr(torch, kind)

@@ -44,7 +44,6 @@ class DeepSpeedEngine(Engine):
     def __init__(self, manifest: Dict[str, Any], world: World) -> None:
         self._manifest = manifest
         self._stage = manifest["layout"]["zero_stage"]
-        self._gathers_once = manifest["layout"].get("gather_for_generation", False)
         self._trainable_layers = manifest["workload"]["trainable_layers"]
         self._micro_batch = manifest["work"]["micro_batch"]
         self._packs = manifest["layout"].get("packing", False)
@@ -66,9 +65,8 @@ class DeepSpeedEngine(Engine):
         self.total_parameters, self.trainable_parameters = count_parameters(policy)
         self._engine = self._wrap(policy) if trains else policy
         self._policy = policy
-        self._critic = self._build_critic() if self._manifest["workload"].get("critic") else None
-        has_copy = self._uses_reference and not self._is_hydra
-        self._reference = self._build_reference() if has_copy else None
+        self._critic = self._build_critic() if manifest["workload"].get("critic") else None
+        self._reference = self._build_reference() if self._uses_reference and not self._is_hydra else None
         self.models = tuple(model for model in (policy, self._critic, self._reference) if model is not None)
         self._trunk: Optional[Tuple[Samples, List[torch.Tensor]]] = None
         self.notes = (*kernels, *notes_of(manifest, world, algorithm.uses_reference))
@@ -76,11 +74,11 @@ class DeepSpeedEngine(Engine):
 
     def generate(self, prompts: Samples) -> Samples:
         self._policy.eval()
-        gathers_layers = self._stage == 3 and not self._gathers_once
+        gathers_once = self._manifest["layout"].get("gather_for_generation", False)
+        synced = self._stage == 3 and not gathers_once and self.data_parallel_size > 1
         temperature = self._manifest["workload"]["ppo"]["temperature"]
-        synced = gathers_layers and self.data_parallel_size > 1
         # ZeRO-3's weights on every rank, without its hooks; they are partitioned again behind
-        whole = unwrap_model_for_generation(self._engine) if self._gathers_once else nullcontext()
+        whole = unwrap_model_for_generation(self._engine) if gathers_once else nullcontext()
         with torch.no_grad(), whole, without_cudnn():
             samples, self.finish_seconds = generate(self._policy, prompts, temperature, synced)
         return samples

@@ -13,7 +13,6 @@ from torch import nn
 from suite.worker.engines.deepspeed.families import FAMILIES, Family, build_config, class_of
 from suite.worker.engines.deepspeed.rows import TrunkRows, register_attention
 from suite.worker.models import build_value_head
-from suite.worker.partitioned import whole_shape
 
 
 class HydraBranch(nn.Module):
@@ -179,8 +178,7 @@ class LowRank(nn.Module):
         """``base``: a Linear, or transformers' Conv1D, whose weight is [in, out]; under ZeRO-3 perhaps partitioned."""
         super().__init__()
         self.transposed = isinstance(base, nn.Linear)
-        shape = whole_shape(base.weight)
-        inside, outside = reversed(shape) if self.transposed else shape
+        inside, outside = (base.in_features, base.out_features) if self.transposed else (base.nx, base.nf)
         self.base = base
         self.base.weight.requires_grad_(False)
         self.rank, self.groups = rank, groups
