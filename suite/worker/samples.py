@@ -101,10 +101,10 @@ def join_responses(parts: Sequence[torch.Tensor], longest: int) -> torch.Tensor:
 
 
 def assign_samples(lengths: Sequence[int], replicas: int) -> List[List[int]]:
-    """Indices of the samples of each replica: as many for each, nearly equal tokens, the longest first.
+    """Indices of the samples of each replica: as many for each, nearly equal tokens, the longest first. The longest
+    sample left goes to the replica with the fewest tokens among those that are not full.
 
-    ``lengths``: tokens of each sample, a multiple of ``replicas`` of them. The longest sample left goes to the replica
-    with the fewest tokens among those that are not full. Equal arguments, equal results, on every rank.
+    ``lengths``: tokens of each sample, a multiple of ``replicas`` of them.
     """
     each = len(lengths) // replicas
     samples_of_replica: List[List[int]] = [[] for _ in range(replicas)]

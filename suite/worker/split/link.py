@@ -56,11 +56,8 @@ class Link:
                 seen, since = now, time.monotonic()
                 self._progress.beat()
             elif time.monotonic() - since > self._silence_seconds:
-                raise RuntimeError(
-                    "the {} side timed out after {:g} s without a sign of the {} side, which was to tell {!r}".format(
-                        self._own, self._silence_seconds, self._other, word
-                    )
-                )
+                told = "the {} side timed out after {:g} s without a sign of the {} side, which was to tell {!r}"
+                raise RuntimeError(told.format(self._own, self._silence_seconds, self._other, word))
         return json.loads(self._store.get(word))
 
     def broadcast(self, tensor: torch.Tensor) -> None:

@@ -50,11 +50,8 @@ class RemoteGenerator(Generator):
         told, published = self.await_batch(), self._sums[self._batches]
         for rank, facts in enumerate(told):
             if not math.isclose(facts["weights_sum"], published, rel_tol=_SUM_TOLERANCE, abs_tol=_SUM_TOLERANCE):
-                raise RuntimeError(
-                    "generation rank {} holds other weights than were published: sums {!r} and {!r}".format(
-                        rank, facts["weights_sum"], published
-                    )
-                )
+                told_sums = "generation rank {} holds other weights than were published: sums {!r} and {!r}"
+                raise RuntimeError(told_sums.format(rank, facts["weights_sum"], published))
         device, has_logprobs = self._engine.device, told[0]["has_logprobs"]
         tokens = torch.zeros((self._samples, self._longest), dtype=torch.int64, device=device)
         logprobs = torch.zeros((self._samples, self._longest_response), device=device)

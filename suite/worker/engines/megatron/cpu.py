@@ -1,7 +1,4 @@
-"""What megatron-core 0.16.1 needs to run on a CPU, where it was never meant to: each patch with its reason.
-
-All of them are process-wide, so they belong in a worker process of their own and are applied on a CPU only.
-"""
+"""What megatron-core 0.16.1 needs to run on a CPU, where it was never meant to: process-wide patches."""
 
 import types
 from functools import partial

@@ -20,17 +20,13 @@ def require() -> None:
     """Raise ValueError where this process has what native kernels cannot run with, or lacks what they need."""
     for name, value in ATTENTION_SWITCHES.items():
         if os.environ.get(name, value) != value:
-            raise ValueError(
-                "{} is {} in the environment, and megatron-core would set it to {}; unset it for native kernels".format(
-                    name, os.environ[name], value
-                )
-            )
+            told = "{} is {} in the environment, and megatron-core would set it to {}; unset it for native kernels"
+            raise ValueError(told.format(name, os.environ[name], value))
     try:
         import transformer_engine.pytorch  # noqa: F401
     except (ImportError, OSError) as error:
-        raise ValueError(
-            "native kernels need Transformer Engine beside megatron-core, and it cannot be imported: {}".format(error)
-        ) from error
+        told = "native kernels need Transformer Engine beside megatron-core, and it cannot be imported: {}"
+        raise ValueError(told.format(error)) from error
 
 
 def layer_spec_and_norm(config: Any) -> Tuple[Any, Any]:
@@ -43,8 +39,7 @@ def layer_spec_and_norm(config: Any) -> Tuple[Any, Any]:
 def plain_name(name: str) -> str:
     """A parameter's name within its layer as megatron-core's own layers have it."""
     for fused, plain in FUSED_LAYER_NORMS.items():
-        if name.startswith(fused):
-            return plain + name[len(fused) :]
+        name = name.replace(fused, plain)
     return name
 
 
