@@ -61,8 +61,7 @@ def run(
             build.load(manifest)
         progress.beat()
         side = find_side(manifest["layout"], identity) if is_engine else None
-        generates = is_engine and (side is None or side.generates)
-        make_generator = find_generator(manifest) if generates else None
+        make_generator = find_generator(manifest) if is_engine and (side is None or side.generates) else None
     progress.beat()
     if device_type == "cuda":
         check_torch_devices(os.environ, torch.cuda.device_count())
@@ -131,14 +130,15 @@ def run(
     iterations = asked_iterations(manifest)
     if isinstance(subject, Trainer):
         subject.run(subject.make_clock(world, log, memory, sampler, progress, turns), iterations)
-    elif split is not None:
-        split.run(subject, generator, log, memory, sampler)
     else:
-        loop = Loop(subject, manifest, generator)
         recorder = Recorder(world, log, memory, sampler, progress, turns)
         recorder.watch(*subject.models)
-        for iteration in range(iterations):
-            loop.run_iteration(iteration, recorder)
+        if split is not None:
+            split.run(subject, generator, recorder)
+        else:
+            loop = Loop(subject, manifest, generator)
+            for iteration in range(iterations):
+                loop.run_iteration(iteration, recorder)
     if sampler is not None:
         sampler.stop()
     if manifest["measure"].get("profile", False) and isinstance(subject, Engine) and split is None:

@@ -6,22 +6,22 @@ The sides meet in the store that the launcher's address names, and in a ``Link``
 
 import os
 from datetime import timedelta
+from functools import partial
+from types import SimpleNamespace
 from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple, Type
 
 import torch.distributed as dist
 from torch.distributed.rendezvous import rendezvous
 
-from suite.worker.events import EventLog, Progress
+from suite.worker.events import Progress
 from suite.worker.generation.base import Generator
 from suite.worker.generation.vllm import VllmGenerator
-from suite.worker.memory import MemoryProbe
-from suite.worker.nvml import DeviceSampler
 from suite.worker.rank import RankIdentity
 from suite.worker.recorder import Recorder
 from suite.worker.split.generation import generation_manifest, produce_rollouts
 from suite.worker.split.link import Link
 from suite.worker.split.training import train_on_batches
-from suite.worker.split.weights import OwnLoop, Publications, RemotePolicy
+from suite.worker.split.weights import OwnLoop, Publications
 from suite.worker.world import World, join
 
 TRAINING, GENERATION = "training", "generation"
@@ -57,7 +57,6 @@ class Split:
     def __init__(self, manifest: Dict[str, Any], identity: RankIdentity, side: Side, progress: Progress) -> None:
         """Collective over both sides; ``identity``: among all of their ranks. Raises ConfigError."""
         self._side, self._manifest = side, generation_manifest(manifest) if side.generates else manifest
-        self._progress = progress
         seconds = manifest["limits"]["silence_seconds"]
         timeout = timedelta(seconds=seconds)
         store, _, _ = next(rendezvous("env://", identity.rank, identity.world_size, timeout=timeout))
@@ -85,22 +84,15 @@ class Split:
     ) -> Tuple[Any, Optional[Generator]]:
         """What trains; or what generates: an engine of the same stack, or a generation engine of its own."""
         if make_generator is not None:
-            policy: Any = RemotePolicy(self.world.rank, self._publications)
+            # What a generation engine asks the training engine for: the weights come from the other side.
+            weights = partial(self._publications.take, {})
+            policy: Any = SimpleNamespace(data_parallel_rank=self.world.rank, weights=weights, notes=(), models=())
             return policy, make_generator(self._manifest, self.world, policy, self._link)
         engine = build(self._manifest, self.world)
         return engine, OwnLoop(engine, self._publications) if self._side.generates else None
 
-    def run(
-        self,
-        subject: Any,
-        generator: Optional[Generator],
-        log: EventLog,
-        memory: MemoryProbe,
-        sampler: Optional[DeviceSampler],
-    ) -> None:
-        recorder = Recorder(self.world, log, memory, sampler, self._progress)
+    def run(self, subject: Any, generator: Optional[Generator], recorder: Recorder) -> None:
         self._link.watch(*subject.models)
-        recorder.watch(*subject.models)
         if generator is None:
             train_on_batches(subject, self._manifest, self._link, recorder)
         else:

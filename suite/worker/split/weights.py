@@ -121,16 +121,3 @@ class OwnLoop(Generator):
         samples = self._engine.generate(prompts)
         self.finish_seconds = self._engine.finish_seconds
         return samples
-
-
-class RemotePolicy:
-    """Stands where a generation engine looks for the training engine: its weights come from the other side."""
-
-    notes: Tuple[str, ...] = ()
-    models: Tuple[torch.nn.Module, ...] = ()
-
-    def __init__(self, rank: int, publications: Publications) -> None:
-        self.data_parallel_rank, self._publications = rank, publications
-
-    def weights(self) -> Iterator[Named]:
-        return self._publications.take({})

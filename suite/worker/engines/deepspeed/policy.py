@@ -5,6 +5,7 @@ token finds them, no logit shows them. Adapters and a critic of its own are as i
 """
 
 from functools import partial
+from itertools import product
 from typing import Any, Callable, Dict, Optional
 
 import torch
@@ -56,7 +57,10 @@ class Policy(nn.Module):
     ) -> None:
         super().__init__(config)
         if lora_rank is not None:
-            add_adapters(self.blocks, self.family.matrices, lora_rank)
+            for block, (path, groups) in product(self.blocks, self.family.matrices.items()):
+                parent_name, name = path.split(".")
+                parent = getattr(block, parent_name)
+                setattr(parent, name, LowRank(getattr(parent, name), lora_rank, groups))
         self.value_head = build_value_head(config.hidden_size) if with_value_head else None
         self.branch = None
         if hydra_layers is not None:
@@ -196,15 +200,6 @@ class LowRank(nn.Module):
         downs = self.down.split(self.rank, dim=1)
         added = torch.cat([down @ up for down, up in zip(downs, self.up)], dim=1) / self.rank
         return self.base.weight + (added.t() if self.transposed else added)
-
-
-def add_adapters(blocks: nn.ModuleList, matrices: Dict[str, int], rank: int) -> None:
-    """Put an adapter beside each of the ``matrices`` (path -> groups) of every block; the rest goes on training."""
-    for block in blocks:
-        for path, groups in matrices.items():
-            parent_name, name = path.split(".")
-            parent = getattr(block, parent_name)
-            setattr(parent, name, LowRank(getattr(parent, name), rank, groups))
 
 
 class Critic(nn.Module):

@@ -8,7 +8,6 @@ from typing import Any, List, Optional
 import torch
 import torch.nn.functional as F
 
-from suite.worker.engines.megatron.native import layer_spec_and_norm
 from suite.worker.engines.megatron.stack import (
     AttnMaskType,
     DotProductAttention,
@@ -16,6 +15,7 @@ from suite.worker.engines.megatron.stack import (
     TransformerBlockSubmodules,
     TransformerConfig,
     get_gpt_layer_local_spec,
+    get_gpt_layer_with_transformer_engine_spec,
 )
 
 
@@ -82,7 +82,9 @@ class RMSNorm(torch.nn.RMSNorm):
 def block_spec(config: TransformerConfig) -> TransformerBlockSubmodules:
     """This stage's layers and the norm behind the last."""
     if config.transformer_impl == "transformer_engine":
-        layer, norm = layer_spec_and_norm(config)
+        from megatron.core.extensions.transformer_engine import TENorm as norm  # a stand-in raises where there is none
+
+        layer = get_gpt_layer_with_transformer_engine_spec(qk_layernorm=config.qk_layernorm)
     else:
         norm = RMSNorm if config.normalization == "RMSNorm" else LayerNorm
         layer = _local_layer(config, norm)

@@ -1,11 +1,11 @@
 """Transformer Engine's layers in the place of megatron-core's own. Experimental: not run on a GPU yet."""
 
 import os
-from typing import Any, Iterator, Tuple
+from typing import Iterator
 
 import torch
 
-from suite.worker.engines.megatron.stack import clip_grads, get_gpt_layer_with_transformer_engine_spec
+from suite.worker.engines.megatron.stack import clip_grads
 
 #: layer norms that Transformer Engine fuses with the linear layer behind, by the beginning of the parameters' names
 FUSED_LAYER_NORMS = {
@@ -27,13 +27,6 @@ def require() -> None:
     except (ImportError, OSError) as error:
         told = "native kernels need Transformer Engine beside megatron-core, and it cannot be imported: {}"
         raise ValueError(told.format(error)) from error
-
-
-def layer_spec_and_norm(config: Any) -> Tuple[Any, Any]:
-    """A layer of Transformer Engine's modules, and its norm for behind the last layer."""
-    from megatron.core.extensions.transformer_engine import TENorm  # a stand-in raises where there is none
-
-    return get_gpt_layer_with_transformer_engine_spec(qk_layernorm=config.qk_layernorm), TENorm
 
 
 def plain_name(name: str) -> str:

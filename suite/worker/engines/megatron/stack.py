@@ -14,19 +14,13 @@ from unittest import mock
 
 import torch
 
-
-def _can_compile() -> bool:
-    """A GPU, Triton, a C compiler and Python's headers."""
-    return (
-        torch.cuda.is_available()
-        and importlib.util.find_spec("triton") is not None
-        and any(shutil.which(compiler) for compiler in ("cc", "gcc", "clang"))
-        and Path(sysconfig.get_path("include"), "Python.h").exists()
-    )
-
-
 #: whether fused kernels (bias + GELU, bias + dropout + add) are compiled; else they must stay off
-COMPILED = _can_compile()
+COMPILED = (
+    torch.cuda.is_available()
+    and importlib.util.find_spec("triton") is not None
+    and any(shutil.which(compiler) for compiler in ("cc", "gcc", "clang"))
+    and Path(sysconfig.get_path("include"), "Python.h").exists()
+)
 
 
 def _leave_eager(function: Any = None, **_options: Any) -> Any:
