@@ -81,8 +81,7 @@ def value_loss(
 ) -> torch.Tensor:
     """Half the squared error, the larger of plain and clipped, summed by ``weight``: all [b, R] -> scalar.
 
-    The clip keeps a value within ``clip_value`` of what it was at rollout, as OpenAI's PPO2 code does and the paper
-    does not say; Ziegler et al. and trlx use the same.
+    The clip keeps a value within ``clip_value`` of what it was at rollout, as OpenAI's PPO2 code and trlx do.
     """
     near = old_values + (values - old_values).clamp(-clip_value, clip_value)
     return 0.5 * (weight * torch.maximum((values - returns).square(), (near - returns).square())).sum()

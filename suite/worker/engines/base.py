@@ -35,9 +35,8 @@ def without_cudnn() -> Iterator[None]:
 class Engine(ABC):
     """A policy with value head, its reference and its optimizer, laid out over the ranks by a stack.
 
-    b samples of this replica, which may differ in length (``suite.worker.samples``); R is the longest response, T the
-    longest sample. Every rank of a replica (tensor and pipeline neighbours) passes the same arguments and gets the same
-    results back. What the workload's algorithm has no use for (values, reference) is not built, and not asked for.
+    b samples of this replica, which may differ in length; R is the longest response, T the longest sample. All ranks of
+    a replica pass the same arguments and get the same results. What the algorithm has no use for is not built or asked.
     """
 
     device: torch.device
@@ -51,8 +50,8 @@ class Engine(ABC):
     trainable_parameters: int
     #: what a reader of the figures must know (patches that were active, kernels that were missing)
     notes: Tuple[str, ...] = ()
-    #: what ``generate``, ``score``, ``reference`` and ``train`` call again and again: each call shows that the rank is
-    #: not stuck, so that a phase may last longer than a run may be silent. Without any, only the ends of phases do.
+    #: what the phases call again and again: each call shows that the rank is not stuck, so that a phase may last longer
+    #: than a run may be silent
     models: Tuple[torch.nn.Module, ...] = ()
 
     #: when each sample of the last ``generate`` was complete, in seconds after its start; None: not told

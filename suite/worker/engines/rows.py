@@ -16,7 +16,7 @@ class Rows:
     """
 
     def __init__(self, samples: Samples, packed: bool) -> None:
-        """Everything is put on the device here, so that rows that are made ahead keep nobody waiting in between."""
+        """All is put on the device here, so that rows that are made ahead keep nobody waiting in between."""
         self.samples, self.tokens = samples, samples.tokens
         self.is_plain = samples.is_even and not packed
         rows, width = samples.tokens.shape

@@ -45,10 +45,8 @@ class Link:
         self._store.set(word, json.dumps(facts))
 
     def wait(self, word: str) -> Dict[str, Any]:
-        """Wait for a word of the other side, as long as that works, and return its facts.
-
-        Raises RuntimeError when that side shows no sign of work for as long as a run may be silent.
-        """
+        """Wait for a word of the other side and return its facts. Raises RuntimeError when that side shows no sign of
+        work for as long as a run may be silent."""
         seen, since = self._pulse(), time.monotonic()
         while not self._is_there(word):
             now = self._pulse()

@@ -22,7 +22,7 @@ from suite.worker.split.generation import generation_manifest, produce_rollouts
 from suite.worker.split.link import Link
 from suite.worker.split.training import train_on_batches
 from suite.worker.split.weights import OwnLoop, Publications
-from suite.worker.world import World, join
+from suite.worker.world import join
 
 TRAINING, GENERATION = "training", "generation"
 
@@ -65,9 +65,16 @@ class Split:
         self.world = join(side.identity, manifest["measure"]["device"], seconds, store=own)
         # In the group that tensors cross by the first training rank is 0, generation ranks follow, others are not in.
         place = side.identity.rank + int(side.generates)
-        group = None
+        group: Any = None
         if side.generates or place == 0:
-            group = _group(dist.PrefixStore("link", store), place, side.generation_ranks + 1, self.world, timeout)
+            # A group beside the default one, which torch lets nobody make over ranks of two worlds.
+            where = (dist.PrefixStore("link", store), place, side.generation_ranks + 1)
+            if self.world.device.type == "cuda":
+                options = dist.ProcessGroupNCCL.Options()
+                options._timeout = timeout
+                group = dist.ProcessGroupNCCL(*where, options)
+            else:
+                group = dist.ProcessGroupGloo(*where, timeout)
         names = (GENERATION, TRAINING) if side.generates else (TRAINING, GENERATION)
         self._link = Link(dist.PrefixStore("words", store), group, side.generation_ranks, names, seconds, progress)
         self._publications = Publications(self._link, self.world.device)
@@ -97,12 +104,3 @@ class Split:
             train_on_batches(subject, self._manifest, self._link, recorder)
         else:
             produce_rollouts(generator, self._publications, self._manifest, self.world, self._link, recorder)
-
-
-def _group(store: Any, place: int, size: int, world: World, timeout: timedelta) -> Any:
-    """A process group beside the default one, which torch lets nobody make over ranks of two worlds."""
-    if world.device.type != "cuda":
-        return dist.ProcessGroupGloo(store, place, size, timeout)
-    options = dist.ProcessGroupNCCL.Options()
-    options._timeout = timeout
-    return dist.ProcessGroupNCCL(store, place, size, options)

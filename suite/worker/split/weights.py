@@ -1,8 +1,5 @@
-"""The policy's weights from the ranks that train to those that generate: one tensor after the other, in place.
-
-To an engine of the same stack they go parameter by parameter, under the stack's names; to a generation engine under the
-names that Hugging Face's model has.
-"""
+"""The policy's weights from the ranks that train to those that generate, one tensor after the other: parameters to an
+engine of the same stack, to a generation engine whole weights under Hugging Face's names."""
 
 import math
 from typing import Any, Callable, Dict, Iterator, List, Tuple

@@ -16,20 +16,13 @@ from suite.worker.engines.base import WITHOUT_CUDNN, Engine, LossFunction, witho
 from suite.worker.engines.deepspeed.families import FAMILIES, class_of
 from suite.worker.engines.deepspeed.generation import generate
 from suite.worker.engines.deepspeed.optimizer import build_optimizer, load_kernels
-from suite.worker.engines.deepspeed.policy import (
-    Critic,
-    Policy,
-    critic_config,
-    freeze_below,
-    keep_rotary_exact,
-    policy_builder,
-)
+from suite.worker.engines.deepspeed.policy import Critic, critic_config, freeze_below, keep_rotary_exact, policy_builder
 from suite.worker.engines.deepspeed.rows import TrunkRows, attention_kernel
 from suite.worker.engines.deepspeed.weights import count_parameters, draw_weights, plain_weights
 from suite.worker.hugging_face import head_width
 from suite.worker.models import DTYPES, padded_vocab
 from suite.worker.partitioned import whole_elements
-from suite.worker.samples import Samples, join_responses
+from suite.worker.samples import Samples, Tensors, join_responses
 from suite.worker.world import World
 
 
@@ -143,9 +136,7 @@ class DeepSpeedEngine(Engine):
         engines = (self._engine,) if self._critic is None else (self._engine, self._critic)
         return tuple(engine.skipped_steps for engine in engines)
 
-    def _train_micro(
-        self, rows: TrunkRows, micro: Dict[str, torch.Tensor], loss_fn: LossFunction
-    ) -> Dict[str, torch.Tensor]:
+    def _train_micro(self, rows: TrunkRows, micro: Tensors, loss_fn: LossFunction) -> Tensors:
         """Forward, backward and step of the policy; then of the critic, where it is a model of its own."""
         logprobs, values = self._engine(rows=rows)
         loss, parts = loss_fn(logprobs, micro.get("values") if values is None else values, micro)
@@ -161,14 +152,14 @@ class DeepSpeedEngine(Engine):
         whole_loss = parts["policy_loss"] + critic_parts["loss"] - critic_parts["policy_loss"]
         return {**critic_parts, "loss": whole_loss, "policy_loss": parts["policy_loss"]}
 
-    def _build_policy(self) -> Policy:
+    def _build_policy(self) -> Any:
         workload = self._manifest["workload"]
         make = policy_builder(
             self._manifest["size"],
             self._packs,
             hydra_layers=self._trainable_layers if self._is_hydra else None,
             with_value_head=self._uses_values and not workload.get("critic"),
-            lora_rank=workload.get("lora_rank"),
+            lora_rank=workload.get("lora_rank") or 0,
         )
         policy = self._drawn(make)
         freeze_below(policy, self._trainable_layers)

@@ -49,14 +49,10 @@ class Policy(nn.Module):
     family: Family
 
     def __init__(
-        self,
-        config: Any,
-        hydra_layers: Optional[int] = None,
-        with_value_head: bool = True,
-        lora_rank: Optional[int] = None,
+        self, config: Any, hydra_layers: Optional[int] = None, with_value_head: bool = True, lora_rank: int = 0
     ) -> None:
         super().__init__(config)
-        if lora_rank is not None:
+        if lora_rank:
             for block, (path, groups) in product(self.blocks, self.family.matrices.items()):
                 parent_name, name = path.split(".")
                 parent = getattr(block, parent_name)

@@ -21,10 +21,8 @@ from suite.worker.engines.megatron.model import PolicyModel, build_config, is_ro
 from suite.worker.engines.megatron.optimizer import build_optimizer, kernels, wrap_for_training
 from suite.worker.engines.megatron.stack import COMPILED, P2PCommunicator, ProcessGroupCollection, parallel_state
 from suite.worker.engines.megatron.weights import count_parameters, draw_weights, freeze_below
-from suite.worker.samples import Samples, join_responses
+from suite.worker.samples import Samples, Tensors, join_responses
 from suite.worker.world import World
-
-Micro = Dict[str, torch.Tensor]
 
 
 class MegatronEngine(Engine):
@@ -113,7 +111,7 @@ class MegatronEngine(Engine):
     def _evaluate(self, model: Any, samples: Samples, num_results: int) -> torch.Tensor:
         """[num_results, b, R]: log-probs, then values, on every rank of the replica."""
 
-        def end(output: Any, _own: Micro) -> Tuple[Any, None]:
+        def end(output: Any, _own: Tensors) -> Tuple[Any, None]:
             # One tensor, since where there are experts Megatron asks for its device.
             return (torch.stack(output[:num_results]) if self._is_last_stage else output), None
 
@@ -126,8 +124,8 @@ class MegatronEngine(Engine):
             dist.broadcast(results, **self._from_last_stage)
         return results
 
-    def train(self, samples: Samples, batch: Dict[str, torch.Tensor], loss_fn: LossFunction) -> Dict[str, float]:
-        def loss(own: Micro, output: Tuple[torch.Tensor, Optional[torch.Tensor]]) -> Tuple[torch.Tensor, Micro]:
+    def train(self, samples: Samples, batch: Tensors, loss_fn: LossFunction) -> Dict[str, float]:
+        def loss(own: Tensors, output: Tuple[torch.Tensor, Optional[torch.Tensor]]) -> Tuple[torch.Tensor, Tensors]:
             whole, parts = loss_fn(*output, own)
             return whole.clone(), parts  # the schedule divides it in place, whatever of the parts shares its storage
 
@@ -145,17 +143,15 @@ class MegatronEngine(Engine):
             statistics["gradient_norm"] = float(gradient_norm)
         return statistics
 
-    def _micros(self, samples: Samples, batch: Micro) -> List[Tuple[MicroBatch, Micro]]:
-        return [
-            (MicroBatch(part, self._packing, self._length_multiple), own)
-            for part, own in samples.micro_batches(self._micro_batch, batch)
-        ]
+    def _micros(self, samples: Samples, batch: Tensors) -> List[Tuple[MicroBatch, Tensors]]:
+        parts = samples.micro_batches(self._micro_batch, batch)
+        return [(MicroBatch(part, self._packing, self._length_multiple), own) for part, own in parts]
 
-    def _run(self, model: Any, micros: List[Tuple[MicroBatch, Micro]], end: Callable, forward_only: bool) -> List[Any]:
+    def _run(self, model: Any, micros: Sequence[Any], end: Callable, forward_only: bool) -> List[Any]:
         """One pass of Megatron's schedule over the micro batches; the last stage's statistics of each, else empty.
         ``end``: of a stage's output and a micro batch's own tensors, what the schedule goes on with."""
 
-        def forward(remaining: Iterator[Tuple[MicroBatch, Micro]], stage: Any) -> Any:
+        def forward(remaining: Iterator[Tuple[MicroBatch, Tensors]], stage: Any) -> Any:
             rows, own = next(remaining)
             return end(stage(rows.tokens, rows), own)
 
@@ -168,7 +164,7 @@ class MegatronEngine(Engine):
             **schedule_options(self._model.config, [part for part, _ in micros]),
         )
 
-    def _share_statistics(self, statistics: Sequence[Micro]) -> Dict[str, float]:
+    def _share_statistics(self, statistics: Sequence[Tensors]) -> Dict[str, float]:
         """The mean over micro batches, from the last pipeline stage to all."""
         shared: List[Any] = [None]
         if self._is_last_stage:

@@ -6,7 +6,7 @@ are Megatron-Core's own options, and the frequencies of rotary positions.
 
 import math
 from functools import partial
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, Optional
 
 import torch
 import torch.nn.functional as F
@@ -69,8 +69,8 @@ def _leave_as_is(_tensor: torch.Tensor) -> None:
 class PolicyModel(stack.GPTModel):
     """This rank's part of a policy; on the last pipeline stage with output layer and, if asked for, value head.
 
-    The value head sees the states behind the final norm. It is the same on all tensor ranks and reads states that
-    were gathered from sequence parallelism, so its gradients are whole on every rank and need no reduction there.
+    The value head is the same on all tensor ranks and reads states that were gathered from sequence parallelism, so
+    its gradients are whole on every rank.
     """
 
     def __init__(self, config: TransformerConfig, size: Dict[str, Any], with_value_head: bool) -> None:
@@ -93,12 +93,7 @@ class PolicyModel(stack.GPTModel):
             self.output_layer.sequence_parallel = False
             self.output_layer.allreduce_dgrad = config.tensor_model_parallel_size > 1
 
-    def forward(
-        self,
-        tokens: torch.Tensor,
-        batch: Optional[MicroBatch] = None,
-        cache: Optional[stack.StaticInferenceContext] = None,
-    ) -> Any:
+    def forward(self, tokens: torch.Tensor, batch: Optional[MicroBatch] = None, cache: Any = None) -> Any:
         """[B, s] tokens, of a micro batch or to be fed to the cache, to what the stage hands on.
 
         Before the last stage: states [s, B, h] (under sequence parallelism this rank's part of s). On the last stage
@@ -122,9 +117,7 @@ class PolicyModel(stack.GPTModel):
         table = self.rotary_pos_emb(longest)
         return table if positions is None else table[positions]
 
-    def _states(
-        self, tokens: torch.Tensor, positions: torch.Tensor, angles: Optional[torch.Tensor], **options: Any
-    ) -> torch.Tensor:
+    def _states(self, tokens: torch.Tensor, positions: torch.Tensor, angles: Any, **options: Any) -> torch.Tensor:
         """What this stage makes of them; ``options`` of Megatron's block."""
         embedded = None
         if self.pre_process:
@@ -139,9 +132,7 @@ class PolicyModel(stack.GPTModel):
         logits, _ = self.output_layer(states, weight=weight, runtime_gather_output=gather)
         return logits
 
-    def _logprobs_and_values(
-        self, states: torch.Tensor, batch: MicroBatch
-    ) -> Tuple[torch.Tensor, Optional[torch.Tensor]]:
+    def _logprobs_and_values(self, states: torch.Tensor, batch: MicroBatch) -> Any:
         if self.config.sequence_parallel:
             # Everything behind is the same on all tensor ranks: the gradient is whole, so it is only cut back.
             states = tensor_parallel.gather_from_sequence_parallel_region(states, tensor_parallel_output_grad=False)

@@ -28,11 +28,8 @@ def wrap_for_training(module: Any, layout: Dict[str, Any], device: torch.device)
 
 
 def build_optimizer(policy: stack.DistributedDataParallel, manifest: Dict[str, Any]) -> Any:
-    """AdamW with the workload's coefficients on all that requires a gradient, biases and LayerNorm decayed too.
-
-    With ``offload_optimizer`` Megatron's HybridDeviceOptimizer keeps both moments in host memory and updates there;
-    only the precision-aware optimizer, which needs Transformer Engine, takes the fp32 weights off the device too.
-    """
+    """AdamW with the workload's coefficients on all that requires a gradient, biases and LayerNorm decayed too. With
+    ``offload_optimizer`` Megatron's HybridDeviceOptimizer keeps both moments, not the fp32 weights, in host memory."""
     wanted, layout, config = manifest["workload"]["optimizer"], manifest["layout"], policy.config
     offload = layout["offload_optimizer"]
     optimizer = stack.get_megatron_optimizer(

@@ -1,7 +1,7 @@
 """Everything that is used of megatron-core, imported in one place, quietly and without what a CPU never calls.
 
 megatron-core (0.16.1) decorates its fused kernels with ``torch.compile`` as it is imported, which loads torch's
-compiler: about 2.8 of 4.3 seconds. Where no fused kernel is ever called, the decorator is therefore left out.
+compiler: about 2.8 of 4.3 seconds, which are spared where no fused kernel is ever called.
 """
 
 import importlib.util
