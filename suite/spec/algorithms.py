@@ -33,11 +33,11 @@ class Declaration(Frozen):
     name: str
     summary: str
     source: str
-    values: bool
-    reference: str | None
-    group: int = Field(gt=0)
-    least_group: int = Field(gt=0)
-    options: Mapping[str, Option]
+    values: bool = False
+    reference: str | None = None
+    group: int = Field(1, gt=0)
+    least_group: int = Field(1, gt=0)
+    options: Mapping[str, Option] = {}
     choices: Mapping[str, tuple[str, ...]] = {}
     most: Mapping[str, float] = {}
 

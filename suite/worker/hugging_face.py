@@ -11,7 +11,6 @@ CLASSES = {
     "qwen2": "Qwen2ForCausalLM",
     "qwen3": "Qwen3ForCausalLM",
 }
-_LEARNED_POSITIONS_EPSILON, _ROTARY_EPSILON, _ROPE_THETA = 1e-5, 1e-6, 10000.0
 
 
 def head_width(size: Dict[str, Any]) -> int:
@@ -19,12 +18,11 @@ def head_width(size: Dict[str, Any]) -> int:
 
 
 def norm_epsilon(size: Dict[str, Any]) -> float:
-    default = _LEARNED_POSITIONS_EPSILON if size["architecture"] == "gpt2" else _ROTARY_EPSILON
-    return float(size.get("norm_epsilon") or default)
+    return float(size.get("norm_epsilon") or (1e-5 if size["architecture"] == "gpt2" else 1e-6))
 
 
 def rope_theta(size: Dict[str, Any]) -> float:
-    return float(size.get("rope_theta") or _ROPE_THETA)
+    return float(size.get("rope_theta") or 10000.0)
 
 
 def write_configuration(folder: str, size: Dict[str, Any], dtype: str) -> None:

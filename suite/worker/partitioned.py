@@ -1,7 +1,7 @@
 """Parameters of which ZeRO-3 has given each rank its part: made whole again, and counted whole."""
 
 from contextlib import nullcontext
-from typing import Any, ContextManager, List, Sequence
+from typing import Any, ContextManager, Sequence
 
 
 def whole(parameters: Sequence[Any], writes: bool = False) -> ContextManager[Any]:
@@ -15,7 +15,3 @@ def whole(parameters: Sequence[Any], writes: bool = False) -> ContextManager[Any
 
 def whole_elements(parameter: Any) -> int:
     return int(getattr(parameter, "ds_numel", parameter.numel()))
-
-
-def whole_shape(parameter: Any) -> List[int]:
-    return list(getattr(parameter, "ds_shape", parameter.shape))

@@ -16,9 +16,8 @@ _WHITENING_EPSILON = 1e-8
 def penalised_rewards(
     scores: torch.Tensor, logprobs: torch.Tensor, reference: torch.Tensor, kl_coefficient: float, mask: torch.Tensor
 ) -> torch.Tensor:
-    """Reward of each token: ``-kl_coefficient (log pi - log ref)``, on a response's last also the sample's score.
-
-    1909.08593, equation 2, token by token.
+    """Reward of each token: ``-kl_coefficient (log pi - log ref)``, on a response's last also the sample's score
+    (1909.08593, equation 2, token by token).
 
     ``scores`` [b], ``logprobs``, ``reference`` and ``mask`` [b, R] -> [b, R]; zero behind a response.
     """
@@ -82,8 +81,7 @@ def value_loss(
 ) -> torch.Tensor:
     """Half the squared error, the larger of plain and clipped, summed by ``weight``: all [b, R] -> scalar.
 
-    The clip keeps a value within ``clip_value`` of what it was at rollout, as OpenAI's PPO2 code does and the paper
-    does not say; Ziegler et al. and trlx use the same.
+    The clip keeps a value within ``clip_value`` of what it was at rollout, as OpenAI's PPO2 code and trlx do.
     """
     near = old_values + (values - old_values).clamp(-clip_value, clip_value)
     return 0.5 * (weight * torch.maximum((values - returns).square(), (near - returns).square())).sum()

@@ -51,13 +51,13 @@ class Samples:
     def mask(self) -> torch.Tensor:
         """[b, R] bool: which columns of a response's values are tokens."""
         columns = torch.arange(self.longest_response, device=self.tokens.device)
-        return columns < self._column(self.response_lengths)
+        return columns < self.column(self.response_lengths)
 
     def response_positions(self) -> torch.Tensor:
         """[b, R] int64: the position of each response token; of padding, that of the sample's last token."""
         columns = torch.arange(self.longest_response, device=self.tokens.device)
-        last = self._column(self.lengths) - 1
-        return torch.minimum(columns + self._column(self.prompt_lengths), last)
+        last = self.column(self.lengths) - 1
+        return torch.minimum(columns + self.column(self.prompt_lengths), last)
 
     def responses(self) -> torch.Tensor:
         """[b, R] int64: response tokens; padding repeats the sample's last token."""
@@ -80,7 +80,8 @@ class Samples:
             own = {name: cut(tensor[rows_of], part.longest_response) for name, tensor in (tensors or {}).items()}
             yield part, own
 
-    def _column(self, numbers: Sequence[int]) -> torch.Tensor:
+    def column(self, numbers: Sequence[int]) -> torch.Tensor:
+        """One for each sample, beside the tokens: [b, 1]."""
         return torch.tensor(list(numbers), device=self.tokens.device).unsqueeze(1)
 
 
@@ -100,10 +101,10 @@ def join_responses(parts: Sequence[torch.Tensor], longest: int) -> torch.Tensor:
 
 
 def assign_samples(lengths: Sequence[int], replicas: int) -> List[List[int]]:
-    """Indices of the samples of each replica: as many for each, nearly equal tokens, the longest first.
+    """Indices of the samples of each replica: as many for each, nearly equal tokens, the longest first. The longest
+    sample left goes to the replica with the fewest tokens among those that are not full.
 
-    ``lengths``: tokens of each sample, a multiple of ``replicas`` of them. The longest sample left goes to the replica
-    with the fewest tokens among those that are not full. Equal arguments, equal results, on every rank.
+    ``lengths``: tokens of each sample, a multiple of ``replicas`` of them.
     """
     each = len(lengths) // replicas
     samples_of_replica: List[List[int]] = [[] for _ in range(replicas)]

@@ -12,8 +12,8 @@ from suite.worker.devices import check_torch_devices, find_idle
 from suite.worker.engines.base import Engine
 from suite.worker.events import EventLog, Progress
 from suite.worker.facts import allows_tf32, collect_facts
-from suite.worker.generation import find_generator
 from suite.worker.generation.base import Generator
+from suite.worker.generation.vllm import find_generator
 from suite.worker.identity import identity
 from suite.worker.loop import Loop
 from suite.worker.manifest import asked_iterations
@@ -24,7 +24,7 @@ from suite.worker.profile import ProfilingRecorder
 from suite.worker.rank import RankIdentity
 from suite.worker.recorder import Recorder
 from suite.worker.registry import backend_class
-from suite.worker.split.sides import generates, join_split
+from suite.worker.split.sides import Split, find_side
 from suite.worker.topology import bind, left_alone
 from suite.worker.trainers.base import Trainer
 from suite.worker.trainers.scratch import give_back, use_own_folder
@@ -57,7 +57,8 @@ def run(
         build = (find_build or own_build)(manifest)
         getattr(build, "load", lambda _: None)(manifest)
         progress.beat()
-        make_generator = find_generator(manifest) if is_engine and generates(manifest, identity) else None
+        side = find_side(manifest["layout"], identity) if is_engine else None
+        make_generator = find_generator(manifest) if is_engine and (side is None or side.generates) else None
     progress.beat()
     if device_type == "cuda":
         check_torch_devices(os.environ, torch.cuda.device_count())
@@ -73,7 +74,7 @@ def run(
     affinity, others = _place(manifest["measure"], identity, apart), _held_since(idle, gpu, turns)
     communicators = Communicators(rank_device, identity.local_rank)
     communicators.note("before_join")
-    split = join_split(manifest, identity) if is_engine else None
+    split = None if side is None else Split(manifest, identity, side, progress)
     world = join(identity, rank_device, manifest["limits"]["silence_seconds"]) if split is None else split.world
     communicators.note("joined")
     progress.beat()
@@ -104,7 +105,7 @@ def run(
         began = time.perf_counter()
         with _beating(progress):
             if split is not None:
-                subject, generator = split.build(build, make_generator, progress)
+                subject, generator = split.build(build, make_generator)
             else:
                 Trainer.waiting_for = staticmethod(progress.tell)
                 subject = build(manifest, world)
@@ -130,14 +131,15 @@ def run(
     iterations = asked_iterations(manifest)
     if isinstance(subject, Trainer):
         subject.run(subject.make_clock(world, log, memory, sampler, progress, turns), iterations)
-    elif split is not None:
-        split.run(subject, generator, log, memory, sampler, progress)
     else:
-        loop = Loop(subject, manifest, generator)
         recorder = Recorder(world, log, memory, sampler, progress, turns)
         recorder.watch(*subject.models)
-        for iteration in range(iterations):
-            loop.run_iteration(iteration, recorder)
+        if split is not None:
+            split.run(subject, generator, recorder)
+        else:
+            loop = Loop(subject, manifest, generator)
+            for iteration in range(iterations):
+                loop.run_iteration(iteration, recorder)
     if sampler is not None:
         sampler.stop()
     if manifest["measure"].get("profile", False):

@@ -70,10 +70,7 @@ def plain_linear(layer: Any, remove_weight: bool = False) -> None:
 
 
 def keep_linear_weights() -> None:
-    """On a CPU vLLM packs each linear layer's weight for its own kernel and drops it: the next ones find no place.
-
-    Modules that took the function over by name are told too.
-    """
+    """On a CPU vLLM packs each linear layer's weight for its own kernel and drops it: the next ones find no place."""
     import_module("vllm.model_executor.layers.linear")
     for name, module in list(sys.modules.items()):
         if name.startswith("vllm.") and "dispatch_cpu_unquantized_gemm" in vars(module):

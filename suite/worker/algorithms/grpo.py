@@ -11,7 +11,6 @@ DECLARATION = {
     "name": "grpo",
     "summary": "advantages normalised within the samples of a prompt, clipped policy loss, KL in the loss or none",
     "source": "Shao et al., arXiv 2402.03300; scale=no: Dr. GRPO, 2503.20783; token loss, clip_high: DAPO, 2503.14476",
-    "values": False,
     "reference": "kl_coefficient",
     "group": 8,
     "least_group": 2,

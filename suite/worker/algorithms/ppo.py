@@ -12,10 +12,6 @@ DECLARATION = {
     "summary": "advantages from learned values, clipped policy and value losses, KL in the reward",
     "source": "Schulman et al., arXiv 1707.06347; coefficients in the workload's `ppo`",
     "values": True,
-    "reference": None,
-    "group": 1,
-    "least_group": 1,
-    "options": {},
 }
 
 

@@ -11,10 +11,7 @@ DECLARATION = {
     "name": "reinforce++",
     "summary": "returns of penalised rewards, normalised over all tokens of all samples, clipped policy loss",
     "source": "Hu et al., arXiv 2501.03262; kl_coefficient as OpenRLHF's default",
-    "values": False,
     "reference": "kl_coefficient",
-    "group": 1,
-    "least_group": 1,
     "options": {"kl_coefficient": 0.01, "clip_low": 0.2, "clip_high": 0.2},
     "most": {"clip_low": 1.0},
 }

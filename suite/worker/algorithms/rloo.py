@@ -11,7 +11,6 @@ DECLARATION = {
     "name": "rloo",
     "summary": "the other samples of a prompt are the baseline, whole responses are the actions, KL in the reward",
     "source": "Ahmadian et al., arXiv 2402.14740; clipped as TRL's RLOO trainer does",
-    "values": False,
     "reference": "kl_coefficient",
     "group": 4,
     "least_group": 2,

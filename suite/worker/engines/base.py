@@ -23,8 +23,7 @@ WITHOUT_CUDNN = "generation: attention without cuDNN's kernels, which make a pla
 @contextmanager
 def without_cudnn() -> Iterator[None]:
     """Attention by torch's other kernels. On a Hopper GPU torch prefers cuDNN's, which spend 0.04 s of the host on each
-    length that is new to them (docs/results/README.md): ten seconds in the first generation of 256 tokens.
-    """
+    length that is new to them (docs/results/README.md)."""
     enabled = torch.backends.cuda.cudnn_sdp_enabled()
     torch.backends.cuda.enable_cudnn_sdp(False)
     try:
@@ -36,9 +35,8 @@ def without_cudnn() -> Iterator[None]:
 class Engine(ABC):
     """A policy with value head, its reference and its optimizer, laid out over the ranks by a stack.
 
-    b samples of this replica, which may differ in length (``suite.worker.samples``); R is the longest response, T the
-    longest sample. Every rank of a replica (tensor and pipeline neighbours) passes the same arguments and gets the same
-    results back. What the workload's algorithm has no use for (values, reference) is not built, and not asked for.
+    b samples of this replica, which may differ in length; R is the longest response, T the longest sample. All ranks of
+    a replica pass the same arguments and get the same results. What the algorithm has no use for is not built or asked.
     """
 
     device: torch.device
@@ -52,8 +50,8 @@ class Engine(ABC):
     trainable_parameters: int
     #: what a reader of the figures must know (patches that were active, kernels that were missing)
     notes: Tuple[str, ...] = ()
-    #: what ``generate``, ``score``, ``reference`` and ``train`` call again and again: each call shows that the rank is
-    #: not stuck, so that a phase may last longer than a run may be silent. Without any, only the ends of phases do.
+    #: what the phases call again and again: each call shows that the rank is not stuck, so that a phase may last longer
+    #: than a run may be silent
     models: Tuple[torch.nn.Module, ...] = ()
 
     #: when each sample of the last ``generate`` was complete, in seconds after its start; None: not told
@@ -62,17 +60,13 @@ class Engine(ABC):
     @classmethod
     def load(cls, manifest: Dict[str, Any]) -> None:
         """Import what this manifest needs beyond what the engine's class did: on a CPU, memory counts from here on.
-
-        Of the manifest a process that ranks are forked from has the size's architecture alone.
-        """
+        Of the manifest a process that ranks are forked from has the size's architecture alone."""
         importlib.import_module("torch._dynamo")  # as torch's optimizers do when they are built (torch/_compile.py)
 
     def weights(self) -> Iterator[Tuple[str, torch.Tensor]]:
         """The policy's weights as they are now, whole and without padding, one by one, under the names that Hugging
         Face's model of the family has, on every rank: for a generation engine. Collective; without a value head.
-
-        Raises ValueError where this engine cannot give them.
-        """
+        Raises ValueError where this engine cannot give them."""
         raise ValueError("{} gives no weights to a generation engine".format(type(self).__name__))
 
     @abstractmethod

@@ -13,11 +13,10 @@ class Generator(ABC):
 
     #: what a reader of the figures must know
     notes: Tuple[str, ...] = ()
-    #: whether it generates the next batch while the policy trains on this one: then ``generate`` waits for what it has,
-    #: and ``sync`` comes behind it
+    #: whether it generates the next batch while the policy trains on this one; then ``sync`` comes behind ``generate``
     overlaps = False
-    #: of one that does: updates of the policy between the weights that the last batch was generated with and those that
-    #: it trains, and by what the last weights that were handed over are checked
+    #: of one that does: by how many updates of the policy the last batch's weights were older than those that it
+    #: trains, and by what the last weights that were handed over are checked
     staleness: Optional[int] = None
     weights_sum: Optional[float] = None
     #: when each sample of the last ``generate`` was complete, in seconds after its start; None: not told

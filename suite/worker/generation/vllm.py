@@ -1,7 +1,6 @@
 """vLLM in the process of each rank: it is given the policy's weights and generates samples of forced lengths.
 
-The engine joins the process group that the run has: vLLM calls that an external launcher. Ranks of one replica are one
-tensor parallel engine, and replicas know nothing of each other.
+It joins the run's process group (an external launcher). Ranks of one replica are one tensor parallel engine.
 """
 
 import os
@@ -9,7 +8,7 @@ import tempfile
 import time
 from contextlib import contextmanager
 from importlib import import_module
-from typing import Any, Dict, Iterator, List, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple, Type
 from unittest import mock
 
 import torch
@@ -17,7 +16,6 @@ import torch
 from suite.worker import vllm_common
 from suite.worker.asked import sample_lengths
 from suite.worker.engines.base import Engine
-from suite.worker.events import Progress
 from suite.worker.generation.base import Generator
 from suite.worker.hugging_face import write_configuration
 from suite.worker.manifest import stream_seed
@@ -40,62 +38,35 @@ _MOST_SAMPLES, _MOST_PROMPT_TOKENS = 256, 8192
 _CACHE_SHARE_OF_FREE = 0.5
 
 
-def prepare(manifest: Dict[str, Any]) -> None:
-    """Import vLLM as this run needs it. Raises ConfigError where it is not there."""
-    device = manifest["measure"]["device"]
-    os.environ.update(_VARIABLES)
-    os.environ.pop(vllm_common.CACHE_VARIABLE, None)
-    with _compiled_on_cuda_alone(device):
-        try:
-            for module in _MODULES:
-                import_module(module)
-        except (ImportError, RuntimeError) as error:
-            raise ConfigError("vLLM does not load: {}".format(error)) from error
-        if device == "cpu":
-            vllm_common.keep_linear_weights()
-            _reduce_over_gloo()
-
-
 @contextmanager
 def _compiled_on_cuda_alone(device: str) -> Iterator[None]:
-    """On a CPU helpers of its sampler are not compiled, which takes half a minute and saves microseconds; on CUDA its
-    model is, also beside DeepSpeed, which turns torch's compiler off.
-
-    torch asks when a function is decorated, so this holds for what is imported and built within.
-    """
+    """Of what is imported and built within: on a CPU helpers of its sampler are not, which takes half a minute and
+    saves microseconds; on CUDA its model is, also beside DeepSpeed, which turns torch's compiler off."""
     with mock.patch.dict(os.environ, {"TORCHDYNAMO_DISABLE": "1" if device == "cpu" else "0"}):
         yield
 
 
-def _reduce_over_gloo() -> None:
-    """Tensor parallel ranks of vLLM on a CPU meet in shared memory under a name that every run on the host has, and
-    that stays behind; with names that differ it takes the process group instead."""
-    communicator = import_module("vllm.distributed.device_communicators.cpu_communicator").CpuCommunicator
-    communicator._all_group_ranks_share_shm_group_name = lambda _self: False
-
-
 def cache_blocks(lengths: Sequence[int], rows: int) -> int:
-    """Blocks for keys and values of all samples at once of the replica that needs most, whichever asks: of what all
-    ranks ask for vLLM takes the least. ``lengths``: tokens of each sample, those of a replica ``rows`` in a row."""
+    """Blocks for all samples at once of the replica that needs most, whichever asks: vLLM takes the least that ranks
+    ask for. ``lengths``: tokens of each sample, those of a replica ``rows`` in a row."""
     replicas = (sorted(lengths[first : first + rows]) for first in range(0, len(lengths), rows))
     return max(vllm_common.blocks_for(own[-_MOST_SAMPLES:]) for own in replicas)
 
 
 class VllmGenerator(Generator):
-    """See ``Generator``. Built on every rank at the same time, after the training engine."""
+    """Built on every rank at the same time, after the training engine. Its work beats ``progress``."""
 
-    def __init__(self, manifest: Dict[str, Any], world: World, engine: Engine, progress: Progress) -> None:
+    def __init__(self, manifest: Dict[str, Any], world: World, engine: Engine, progress: Any) -> None:
         self._manifest, self._training, self._progress = manifest, engine, progress
         self._world = world
         self._sleeps = bool(manifest["layout"].get("engine_sleep"))
-        self._generations = 0
-        self._is_checked = False
+        self._generations, self._is_checked = 0, False
         with self._own_random_numbers(), vllm_common.threads_kept(), _compiled_on_cuda_alone(world.device.type):
             self._engine = self._build()
-        self.notes = self._notes()
+        self.notes = tuple(self._notes())
 
     def sync(self) -> None:
-        """See ``Generator``. Raises ConfigError where a weight of vLLM's model got none of the policy's."""
+        """Raises ConfigError where a weight of vLLM's model got none of the policy's."""
         if self._sleeps:
             self._engine.wake_up(["weights"])
         model = self._engine.model_executor.driver_worker.worker.model_runner.model
@@ -123,7 +94,7 @@ class VllmGenerator(Generator):
         return Samples(tokens, prompts.prompt_lengths, lengths)
 
     def sleep(self) -> None:
-        """See ``Generator``. Weights are dropped, not kept in host memory: the next ``sync`` brings new ones."""
+        """Weights are dropped, not kept in host memory: the next ``sync`` brings new ones."""
         if self._sleeps:
             self._engine.sleep(level=2)
 
@@ -197,7 +168,7 @@ class VllmGenerator(Generator):
             return LLMEngine.from_engine_args(arguments)
 
     def _cache_bytes(self, blocks: int) -> int:
-        """Of a GPU at most the share asked for, or one of what is free, and then samples wait for each other."""
+        """Of a GPU at most the share asked for, or one of what is free."""
         precision, tensor = self._manifest["measure"]["precision"], self._manifest["layout"]["tensor"]
         wanted = vllm_common.cache_bytes(self._manifest["size"], precision, blocks, tensor)
         if self._world.device.type != "cuda":
@@ -213,8 +184,8 @@ class VllmGenerator(Generator):
 
     @contextmanager
     def _own_random_numbers(self) -> Iterator[None]:
-        """vLLM draws from torch's own generators, and on CUDA seeds samples from NumPy's: all seeded here alike on all
-        ranks of a replica, anew for each generation, and given back to training as they were."""
+        """vLLM draws from torch's generators, and on CUDA seeds samples from NumPy's: seeded alike on all ranks of a
+        replica, anew for each generation, and given back to training as they were."""
         devices = [self._world.device] if self._world.device.type == "cuda" else []
         seed = stream_seed(self._manifest, self._training.data_parallel_rank, self._generations)
         self._generations += 1
@@ -228,10 +199,33 @@ class VllmGenerator(Generator):
         finally:
             numpys.set_state(state)
 
-    def _notes(self) -> Tuple[str, ...]:
-        notes = ["generation by {} in each rank's process".format(vllm_common.release(self._world.device.type))]
-        if self._world.device.type == "cpu":
-            notes.append("CPU patch: vLLM's linear layers keep their weights, so that new ones can be written")
-        if self._world.device.type == "cpu" and self._manifest["layout"]["tensor"] > 1:
-            notes.append("CPU patch: vLLM's tensor parallel ranks reduce over gloo instead of its own shared memory")
-        return tuple(notes)
+    def _notes(self) -> Iterator[str]:
+        device, tensor = self._world.device.type, self._manifest["layout"]["tensor"]
+        yield "generation by {} in each rank's process".format(vllm_common.release(device))
+        if device == "cpu":
+            yield "CPU patch: vLLM's linear layers keep their weights, so that new ones can be written"
+            if tensor > 1:
+                yield "CPU patch: vLLM's tensor parallel ranks reduce over gloo instead of its own shared memory"
+
+
+def find_generator(manifest: Dict[str, Any]) -> Optional[Type[VllmGenerator]]:
+    """Import the generation engine that the layout names; None where the training stack generates itself. Raises
+    ConfigError for one that is not there."""
+    if manifest["layout"].get("generation", "hf") != "vllm":
+        return None
+    device = manifest["measure"]["device"]
+    os.environ.update(_VARIABLES)
+    os.environ.pop(vllm_common.CACHE_VARIABLE, None)
+    with _compiled_on_cuda_alone(device):
+        try:
+            for module in _MODULES:
+                import_module(module)
+        except (ImportError, RuntimeError) as error:
+            raise ConfigError("vLLM does not load: {}".format(error)) from error
+        if device == "cpu":
+            vllm_common.keep_linear_weights()
+            # Its tensor parallel ranks would meet in shared memory under a name that all runs on the host have and that
+            # stays behind; with names that differ it takes the process group instead.
+            communicator = import_module("vllm.distributed.device_communicators.cpu_communicator").CpuCommunicator
+            communicator._all_group_ranks_share_shm_group_name = lambda _self: False
+    return VllmGenerator

@@ -1,40 +1,30 @@
 """Two sides of one run: ranks that train and ranks that generate, each a ``torch.distributed`` world of its own.
 
 A stack on either side knows its own side alone: its default process group, ``RANK`` and ``WORLD_SIZE`` are the side's.
-The sides meet in the store that the launcher's address names, and in a ``Link``. Nothing of it is there for ranks that
-do both.
+The sides meet in the store that the launcher's address names, and in a ``Link``.
 """
 
 import os
-from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from functools import partial
+from types import SimpleNamespace
+from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple, Type
 
 import torch.distributed as dist
 from torch.distributed.rendezvous import rendezvous
 
-from suite.worker.events import EventLog, Progress
-from suite.worker.generation import MakeGenerator
+from suite.worker.events import Progress
 from suite.worker.generation.base import Generator
-from suite.worker.memory import MemoryProbe
-from suite.worker.nvml import DeviceSampler
+from suite.worker.generation.vllm import VllmGenerator
 from suite.worker.rank import RankIdentity
 from suite.worker.recorder import Recorder
-from suite.worker.split.generation import RolloutProducer, generation_manifest
-from suite.worker.split.link import Link, ToldProgress
+from suite.worker.split.generation import generation_manifest, produce_rollouts
+from suite.worker.split.link import Link
 from suite.worker.split.training import train_on_batches
-from suite.worker.split.weights import OwnLoop, Publications, RemotePolicy
-from suite.worker.world import World, join
+from suite.worker.split.weights import OwnLoop, Publications
+from suite.worker.world import join
 
 TRAINING, GENERATION = "training", "generation"
-Build = Callable[[Dict[str, Any], World], Any]
-_NOTES = (
-    "split placement: ranks 0 to {last} train, the other {generation} generate the next batch meanwhile (one step off "
-    "policy); an iteration lasts from train end to train end",
-    "split placement: the first batch was generated before iteration 0, with the weights before any update (the fill "
-    "of the pipeline, in no iteration); the last one was generated and not trained on",
-    "split placement: every parameter of the policy but the value head is sent anew in each iteration, frozen ones too",
-)
 
 
 class Side(NamedTuple):
@@ -61,80 +51,56 @@ def find_side(layout: Dict[str, Any], identity: RankIdentity) -> Optional[Side]:
     return Side(name, own, training, generation)
 
 
-@dataclass(frozen=True)
 class Split:
-    """This rank's side, in its own world and linked to the other; ``manifest`` is what its engine is built from."""
+    """This rank's side, in its own world and linked to the other."""
 
-    side: Side
-    world: World
-    link: Link
-    manifest: Dict[str, Any]
-
-    @property
-    def notes(self) -> List[str]:
-        return [
-            note.format(last=self.side.training_ranks - 1, generation=self.side.generation_ranks) for note in _NOTES
+    def __init__(self, manifest: Dict[str, Any], identity: RankIdentity, side: Side, progress: Progress) -> None:
+        """Collective over both sides; ``identity``: among all of their ranks. Raises ConfigError."""
+        self._side, self._manifest = side, generation_manifest(manifest) if side.generates else manifest
+        seconds = manifest["limits"]["silence_seconds"]
+        timeout = timedelta(seconds=seconds)
+        store, _, _ = next(rendezvous("env://", identity.rank, identity.world_size, timeout=timeout))
+        os.environ.update(RANK=str(side.identity.rank), WORLD_SIZE=str(side.identity.world_size))
+        own = dist.PrefixStore(side.name, store)
+        self.world = join(side.identity, manifest["measure"]["device"], seconds, store=own)
+        # In the group that tensors cross by the first training rank is 0, generation ranks follow, others are not in.
+        place = side.identity.rank + int(side.generates)
+        group: Any = None
+        if side.generates or place == 0:
+            # A group beside the default one, which torch lets nobody make over ranks of two worlds.
+            where = (dist.PrefixStore("link", store), place, side.generation_ranks + 1)
+            if self.world.device.type == "cuda":
+                options = dist.ProcessGroupNCCL.Options()
+                options._timeout = timeout
+                group = dist.ProcessGroupNCCL(*where, options)
+            else:
+                group = dist.ProcessGroupGloo(*where, timeout)
+        names = (GENERATION, TRAINING) if side.generates else (TRAINING, GENERATION)
+        self._link = Link(dist.PrefixStore("words", store), group, side.generation_ranks, names, seconds, progress)
+        self._publications = Publications(self._link, self.world.device)
+        self.notes = [
+            "split placement: ranks 0 to {} train, the other {} generate the next batch meanwhile (one step off policy)"
+            "; an iteration lasts from train end to train end".format(side.training_ranks - 1, side.generation_ranks),
+            "split placement: the first batch was generated before iteration 0, with weights before any update (the "
+            "fill of the pipeline, in no iteration); the last one was generated and not trained on",
+            "split placement: all of the policy but the value head is sent in each iteration, what is frozen too",
         ]
 
     def build(
-        self, build: Build, make_generator: Optional[MakeGenerator], progress: Progress
+        self, build: Callable[..., Any], make_generator: Optional[Type[VllmGenerator]]
     ) -> Tuple[Any, Optional[Generator]]:
         """What trains; or what generates: an engine of the same stack, or a generation engine of its own."""
-        if make_generator is None:
-            return build(self.manifest, self.world), None
-        policy: Any = RemotePolicy(self.world, Publications(self.link, progress))
-        return policy, make_generator(self.manifest, self.world, policy, ToldProgress(progress, self.link))
+        if make_generator is not None:
+            # What a generation engine asks the training engine for: the weights come from the other side.
+            weights = partial(self._publications.take, {})
+            policy: Any = SimpleNamespace(data_parallel_rank=self.world.rank, weights=weights, notes=(), models=())
+            return policy, make_generator(self._manifest, self.world, policy, self._link)
+        engine = build(self._manifest, self.world)
+        return engine, OwnLoop(engine, self._publications) if self._side.generates else None
 
-    def run(
-        self,
-        subject: Any,
-        generator: Optional[Generator],
-        log: EventLog,
-        memory: MemoryProbe,
-        sampler: Optional[DeviceSampler],
-        progress: Progress,
-    ) -> None:
-        recorder = Recorder(self.world, log, memory, sampler, progress)
-        self.link.watch(*subject.models)
-        recorder.watch(*subject.models)
-        if not self.side.generates:
-            train_on_batches(subject, self.manifest, self.link, recorder, progress)
-            return
-        publications = Publications(self.link, progress) if generator is None else subject.publications
-        generator = generator or OwnLoop(subject, publications)
-        RolloutProducer(generator, publications, self.manifest, self.world, self.link, progress).run(recorder)
-
-
-def generates(manifest: Dict[str, Any], identity: RankIdentity) -> bool:
-    """Whether this rank generates, alone or in turn with training."""
-    side = find_side(manifest["layout"], identity)
-    return side is None or side.generates
-
-
-def join_split(manifest: Dict[str, Any], identity: RankIdentity) -> Optional[Split]:
-    """This rank on its side, once all ranks of both are there; None where all ranks do both. Raises ConfigError."""
-    side = find_side(manifest["layout"], identity)
-    if side is None:
-        return None
-    seconds = manifest["limits"]["silence_seconds"]
-    timeout = timedelta(seconds=seconds)
-    store, _, _ = next(rendezvous("env://", identity.rank, identity.world_size, timeout=timeout))
-    os.environ.update(RANK=str(side.identity.rank), WORLD_SIZE=str(side.identity.world_size))
-    own = dist.PrefixStore(side.name, store)
-    world = join(side.identity, manifest["measure"]["device"], seconds, store=own)
-    # In the group that tensors cross by the first training rank is 0, generation ranks follow, others are not in.
-    place = side.identity.rank + int(side.generates)
-    is_in = side.generates or place == 0
-    group = _group(dist.PrefixStore("link", store), place, side.generation_ranks + 1, world, timeout) if is_in else None
-    names = (GENERATION, TRAINING) if side.generates else (TRAINING, GENERATION)
-    link = Link(dist.PrefixStore("words", store), group, side.generation_ranks, names, seconds)
-    return Split(side, world, link, generation_manifest(manifest) if side.generates else manifest)
-
-
-def _group(store: Any, place: int, size: int, world: World, timeout: timedelta) -> Any:
-    """A process group beside the default one, which torch lets nobody make over ranks of two worlds."""
-    if world.device.type != "cuda":
-        return dist.ProcessGroupGloo(store, place, size, timeout)
-    options = dist.ProcessGroupNCCL.Options()
-    options._timeout = timeout
-    return dist.ProcessGroupNCCL(store, place, size, options)
+    def run(self, subject: Any, generator: Optional[Generator], recorder: Recorder) -> None:
+        self._link.watch(*subject.models)
+        if generator is None:
+            train_on_batches(subject, self._manifest, self._link, recorder)
+        else:
+            produce_rollouts(generator, self._publications, self._manifest, self.world, self._link, recorder)

@@ -9,7 +9,6 @@ import torch.distributed as dist
 
 from suite.worker.asked import sample_lengths
 from suite.worker.engines.base import Engine
-from suite.worker.events import Progress
 from suite.worker.generation.base import Generator
 from suite.worker.loop import Loop
 from suite.worker.manifest import asked_iterations
@@ -27,36 +26,36 @@ class RemoteGenerator(Generator):
 
     overlaps = True
 
-    def __init__(self, engine: Engine, manifest: Dict[str, Any], link: Link, progress: Progress) -> None:
+    def __init__(self, engine: Engine, manifest: Dict[str, Any], link: Link) -> None:
         """Collective over both sides. Publishes the weights that the first batch is generated with."""
-        self._engine, self._link, self._progress = engine, link, progress
-        self._device = engine.device
-        self._prompts, self._responses = sample_lengths(manifest["workload"], manifest["work"])
-        self._longest = max(map(sum, zip(self._prompts, self._responses)))
-        self._longest_response = max(self._responses)
+        self._engine, self._link = engine, link
+        prompts, responses = sample_lengths(manifest["workload"], manifest["work"])
+        self._samples, self._longest_response = len(prompts), max(responses)
+        self._longest = max(map(sum, zip(prompts, responses)))
         exports = manifest["layout"].get("generation", "hf") != "hf"
         self._publisher = Publisher(engine.weights if exports else partial(own_parameters, engine), link)
-        self._batches, self._publications = 0, 0
+        self._batches = 0
         self._sums: List[float] = []
         self.sync()
 
     def sync(self) -> None:
         """Publish. The other side has finished its batch when it comes to this, so that nobody waits here."""
-        # The first publication is of the weights before any update, and so is the second, in iteration 0.
-        updates = max(0, self._publications - 1)
         if self._link.carries_tensors:
-            self._link.publish("publication {}".format(self._publications), updates=updates)
+            self._link.publish("publication {}".format(len(self._sums)))
         self.weights_sum = self._publisher.publish()
         self._sums.append(self.weights_sum)
-        self._publications += 1
 
     def generate(self, prompts: Samples) -> Samples:
         """Wait for the batch and take this replica's rows. Raises RuntimeError where it is of other weights."""
-        told = self.await_batch()
-        self._check(told)
-        tokens = torch.zeros((len(self._prompts), self._longest), dtype=torch.int64, device=self._device)
-        logprobs = torch.zeros((len(self._prompts), self._longest_response), device=self._device)
-        parts = [tokens, logprobs] if told[0]["has_logprobs"] else [tokens]
+        told, published = self.await_batch(), self._sums[self._batches]
+        for rank, facts in enumerate(told):
+            if not math.isclose(facts["weights_sum"], published, rel_tol=_SUM_TOLERANCE, abs_tol=_SUM_TOLERANCE):
+                told_sums = "generation rank {} holds other weights than were published: sums {!r} and {!r}"
+                raise RuntimeError(told_sums.format(rank, facts["weights_sum"], published))
+        device, has_logprobs = self._engine.device, told[0]["has_logprobs"]
+        tokens = torch.zeros((self._samples, self._longest), dtype=torch.int64, device=device)
+        logprobs = torch.zeros((self._samples, self._longest_response), device=device)
+        parts = [tokens, logprobs] if has_logprobs else [tokens]
         if self._link.carries_tensors:
             self._link.publish("take batch {}".format(self._batches))
             for rank in range(self._link.generation_ranks):
@@ -64,40 +63,29 @@ class RemoteGenerator(Generator):
                     self._link.receive(part.chunk(self._link.generation_ranks)[rank], rank)
         for part in parts:
             dist.broadcast(part, src=0)
-        self.staleness = self._batches - told[0]["updates"]
+        # The first publication is of the weights before any update, and so is the second, in iteration 0.
+        self.staleness = self._batches - max(0, self._batches - 1)
         self._batches += 1
         first = self._engine.data_parallel_rank * len(prompts)
         rows = slice(first, first + len(prompts))
-        self.logprobs = logprobs[rows, : max(prompts.response_lengths)] if told[0]["has_logprobs"] else None
+        self.logprobs = logprobs[rows, : prompts.longest_response] if has_logprobs else None
         return Samples(tokens[rows], prompts.prompt_lengths, prompts.response_lengths)
 
     def finish(self) -> None:
         """Wait until the other side has ended its last batch, which nobody trains on: it needs this side's store."""
         self.await_batch()
         for rank in range(self._link.generation_ranks):
-            self._link.wait("rank {} is done".format(rank), self._progress)
+            self._link.wait("rank {} is done".format(rank))
 
     def await_batch(self) -> List[Dict[str, Any]]:
         """What each generation rank tells of the next batch, once it has it; waited for on every training rank."""
         ranks = range(self._link.generation_ranks)
-        return [self._link.wait("batch {} of rank {}".format(self._batches, rank), self._progress) for rank in ranks]
-
-    def _check(self, told: List[Dict[str, Any]]) -> None:
-        for rank, facts in enumerate(told):
-            published = self._sums[facts["publication"]]
-            if not math.isclose(facts["weights_sum"], published, rel_tol=_SUM_TOLERANCE, abs_tol=_SUM_TOLERANCE):
-                raise RuntimeError(
-                    "generation rank {} holds other weights than were published: sums {!r} and {!r}".format(
-                        rank, facts["weights_sum"], published
-                    )
-                )
+        return [self._link.wait("batch {} of rank {}".format(self._batches, rank)) for rank in ranks]
 
 
-def train_on_batches(
-    engine: Engine, manifest: Dict[str, Any], link: Link, recorder: Recorder, progress: Progress
-) -> None:
+def train_on_batches(engine: Engine, manifest: Dict[str, Any], link: Link, recorder: Recorder) -> None:
     """All iterations of the training side; the first begins when the other side has its first batch."""
-    generator = RemoteGenerator(engine, manifest, link, progress)
+    generator = RemoteGenerator(engine, manifest, link)
     loop = Loop(engine, manifest, generator)
     generator.await_batch()  # the pipeline is filled, so that no iteration holds the first batch's time
     for iteration in range(asked_iterations(manifest)):

@@ -185,7 +185,6 @@ def with_a_toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     shutil.copytree(Path(algorithms.__file__).parent, tmp_path, dirs_exist_ok=True)
     (tmp_path / "toy.py").write_text(TOY)
     monkeypatch.setattr("suite.spec.algorithms._FOLDER", tmp_path)
-    monkeypatch.setattr(algorithms, "_FOLDER", str(tmp_path))
     monkeypatch.setattr(algorithms, "__path__", [*algorithms.__path__, str(tmp_path)])
     declarations.cache_clear()
     yield

@@ -72,9 +72,7 @@ def megatron() -> Any:
     symbolic.meta_nonzero_assume_all_nonzero = True  # of masks of real tokens, of which even samples are all
     sys.modules[stack.MoEAlltoAllTokenDispatcher.__module__].permute = permute_alike
     stack.MoEAlltoAllTokenDispatcher._maybe_dtoh_and_synchronize = route_alike
-    engine.count_parameters = lambda model: dict(
-        zip(("total", "trainable"), weights.own_parameters(model), strict=True)
-    )
+    engine.count_parameters = weights.own_parameters
 
     def build(body: Body) -> list[Body]:
         stages = body["layout"]["pipeline"]

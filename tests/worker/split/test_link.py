@@ -15,7 +15,7 @@ from suite.worker.manifest import asked_iterations
 from suite.worker.rank import ConfigError, RankIdentity
 from suite.worker.split import generation as generation_module
 from suite.worker.split import link as link_module
-from suite.worker.split.generation import RolloutProducer, generation_manifest
+from suite.worker.split.generation import generation_manifest, produce_rollouts
 from suite.worker.split.link import Link
 from suite.worker.split.sides import find_side
 from suite.worker.split.weights import OwnLoop, Publications, Publisher
@@ -25,7 +25,7 @@ from tests.worker.trainers.runs import ALONE
 from tests.worker.written import events_in
 
 SPLIT = {"placement": "split", "generation_ranks": 1}
-NAMES = ("training", "generation")
+NAMES, OTHERS = ("training", "generation"), ("generation", "training")
 SILENCE = 100.0
 
 
@@ -70,8 +70,9 @@ def store(clock: Clock) -> ScriptedStore:
     return ScriptedStore(clock)
 
 
-def pair(store: Any) -> tuple[Link, Link]:
-    return Link(store, None, 1, NAMES, SILENCE), Link(store, None, 1, (NAMES[1], NAMES[0]), SILENCE)
+def pair(store: Any, progress: Progress | None = None) -> tuple[Link, Link]:
+    training, generation = (Link(store, None, 1, names, SILENCE, progress or Progress()) for names in (NAMES, OTHERS))
+    return training, generation
 
 
 def test_the_last_ranks_generate_and_count_from_zero_on_their_side() -> None:
@@ -100,15 +101,14 @@ def test_the_generation_side_builds_a_policy_alone_whatever_trains() -> None:
 def test_a_word_comes_with_its_facts_through_torchs_own_store() -> None:
     training, generation = pair(dist.TCPStore("127.0.0.1", 0, 1, is_master=True, timeout=timedelta(seconds=120)))
     generation.publish("batch 0 of rank 0", updates=3)
-    assert training.wait("batch 0 of rank 0", Progress()) == {"updates": 3}
+    assert training.wait("batch 0 of rank 0") == {"updates": 3}
 
 
 def test_a_side_that_works_is_waited_for_longer_than_a_run_may_be_silent(clock, store, tmp_path):
-    training, generation = pair(store)
+    log, began = EventLog(str(tmp_path), 0, mirror=False), clock.now
+    training, generation = pair(store, Progress(log=log, beat_seconds=SILENCE / 2))
     model = torch.nn.Linear(1, 1)
     generation.watch(model)
-    log, began = EventLog(str(tmp_path), 0, mirror=False), clock.now
-    progress = Progress(log=log, beat_seconds=SILENCE / 2)
 
     def work() -> None:
         for _ in range(3):  # one word of it is enough
@@ -117,7 +117,7 @@ def test_a_side_that_works_is_waited_for_longer_than_a_run_may_be_silent(clock, 
             generation.publish("done")
 
     store.meanwhile = work
-    training.wait("done", progress)
+    training.wait("done")
     log.close()
     assert clock.now > began + 10 * SILENCE
     assert len(events_in(tmp_path, "heartbeat")) >= 10, "the driver hears that work goes on"
@@ -127,30 +127,29 @@ def test_a_side_that_shows_no_sign_of_work_is_given_up_by_name(clock: Clock, sto
     training, _ = pair(store)
     began = clock.now
     with pytest.raises(RuntimeError, match=r"training side timed out after 100 s without a sign of the generation"):
-        training.wait("batch 0 of rank 0", Progress())
+        training.wait("batch 0 of rank 0")
     assert SILENCE < clock.now - began <= 1.1 * SILENCE
 
 
 def test_a_store_that_is_gone_is_a_connection_that_was_closed(store: ScriptedStore) -> None:
     store.gone = True
     with pytest.raises(RuntimeError, match="Connection closed by peer"):
-        pair(store)[0].wait("batch 0 of rank 0", Progress())
+        pair(store)[0].wait("batch 0 of rank 0")
 
 
 def test_prompts_are_drawn_in_no_phase(monkeypatch: pytest.MonkeyPatch) -> None:
     calls, link = mock.MagicMock(), mock.Mock()
-    link.wait.return_value = {"updates": 0}
     calls.generator.logprobs = calls.generator.finish_seconds = None
     calls.generator.generate.return_value = mock.Mock(tokens=torch.zeros(1, 1))
     monkeypatch.setattr(generation_module, "prompts_of", lambda _manifest, batch, *_: calls.draw(batch))
-    monkeypatch.setattr(RolloutProducer, "_counts", lambda _: {})
+    monkeypatch.setattr(generation_module, "_counts", lambda *_: {})
     manifest = generation_manifest(tiny_body(2, layout={**SPLIT, "data": 1}))
-    RolloutProducer(calls.generator, mock.Mock(), manifest, ALONE, link, Progress()).run(calls.recorder)
+    produce_rollouts(calls.generator, mock.Mock(), manifest, ALONE, link, calls.recorder)
     names = [name.split(".")[-1] for name, _, _ in calls.mock_calls]
     iterations = asked_iterations(manifest)
     assert calls.draw.call_args_list == [mock.call(batch) for batch in range(iterations + 1)]
     drawn_at = [place for place, name in enumerate(names) if name == "draw"]
-    assert [names[place + 1] for place in drawn_at] == ["generate", *["begin"] * iterations]
+    assert [names[place + 1] for place in drawn_at] == ["sync", *["begin"] * iterations]
 
 
 def test_a_publication_adds_up_one_tensor_in_sixteen_and_sixteen_publications_all() -> None:
@@ -165,7 +164,7 @@ def test_a_publication_of_other_parameters_than_this_side_holds_is_refused(offer
     link, engine = mock.Mock(), mock.Mock(models=[torch.nn.Linear(2, 3, bias=False)])
     link.wait.return_value = {"tensors": offered, "parameters": 6}
     with pytest.raises(ConfigError, match=r"0 of 1 parameters|this side does not"):
-        OwnLoop(engine, Publications(link, Progress())).sync()
+        OwnLoop(engine, Publications(link, torch.device("cpu"))).sync()
 
 
 def test_a_publication_in_another_type_is_converted() -> None:
@@ -174,6 +173,6 @@ def test_a_publication_in_another_type_is_converted() -> None:
         mock.Mock(models=[torch.nn.Linear(2, 3, bias=False)]),
     )
     link.wait.return_value = {"tensors": [["weight", [3, 2], "bfloat16"]], "parameters": 6}
-    OwnLoop(engine, Publications(link, Progress())).sync()
+    OwnLoop(engine, Publications(link, torch.device("cpu"))).sync()
     (weight,) = engine.models[0].parameters()
     assert weight.dtype == torch.float32 and (weight == 2).all()

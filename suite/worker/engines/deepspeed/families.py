@@ -14,12 +14,11 @@ from suite.worker.models import padded_vocab
 
 @dataclass(frozen=True)
 class Family:
-    """One family. ``trunk`` is an attribute of the causal language model; ``blocks``, ``norm`` and ``embedding`` are
-    attributes of the trunk. ``residual``: how names of weights end whose outputs are added to the residual stream.
-    ``matrices``: of each block, by path, how many matrices side by side it is. ``rotary``: whether positions rotate.
+    """``trunk`` is an attribute of the causal language model; ``blocks``, ``norm`` and ``embedding`` are the trunk's.
+    ``residual``: how names of weights end whose outputs are added to the residual stream. ``matrices``: of each block,
+    by path, how many matrices side by side it is. ``rotary``: whether positions rotate.
     """
 
-    prefix: str
     trunk: str
     blocks: str
     norm: str
@@ -34,50 +33,38 @@ class Family:
         return "{}.{}.weight".format(self.trunk, self.embedding), "lm_head.weight"
 
 
-def _like_llama(prefix: str) -> Family:
-    attention = ("q_proj", "k_proj", "v_proj", "o_proj")
-    return Family(
-        prefix=prefix,
-        trunk="model",
-        blocks="layers",
-        norm="norm",
-        embedding="embed_tokens",
-        residual=("o_proj.weight", "down_proj.weight"),
-        matrices={
-            **{"self_attn." + name: 1 for name in attention},
-            **{"mlp." + name: 1 for name in ("gate_proj", "up_proj", "down_proj")},
-        },
-        rotary=True,
-    )
-
-
-FAMILIES: Dict[str, Family] = {
-    "gpt2": Family(
-        prefix="GPT2",
-        trunk="transformer",
-        blocks="h",
-        norm="ln_f",
-        embedding="wte",
-        residual=("c_proj.weight",),
-        # c_attn holds the matrices of query, key and value side by side
-        matrices={"attn.c_attn": 3, "attn.c_proj": 1, "mlp.c_fc": 1, "mlp.c_proj": 1},
-        rotary=False,
-    ),
-    "llama": _like_llama("Llama"),
-    "qwen2": _like_llama("Qwen2"),
-    "qwen3": _like_llama("Qwen3"),
-}
+_GPT2 = Family(
+    trunk="transformer",
+    blocks="h",
+    norm="ln_f",
+    embedding="wte",
+    residual=("c_proj.weight",),
+    # c_attn holds the matrices of query, key and value side by side
+    matrices={"attn.c_attn": 3, "attn.c_proj": 1, "mlp.c_fc": 1, "mlp.c_proj": 1},
+    rotary=False,
+)
+_LLAMA = Family(
+    trunk="model",
+    blocks="layers",
+    norm="norm",
+    embedding="embed_tokens",
+    residual=("o_proj.weight", "down_proj.weight"),
+    matrices={
+        **dict.fromkeys(("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj"), 1),
+        **dict.fromkeys(("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"), 1),
+    },
+    rotary=True,
+)
+FAMILIES: Dict[str, Family] = {"gpt2": _GPT2, **dict.fromkeys(("llama", "qwen2", "qwen3"), _LLAMA)}
 
 
 @lru_cache(maxsize=None)
 def class_of(architecture: str, name: str = "") -> Type[Any]:
-    """The causal language model of a family, or another class of its modules."""
-    name = name or CLASSES[architecture]
-    module = "configuration" if name.endswith("Config") else "modeling"
-    path = "transformers.models.{0}.{1}_{0}".format(architecture, module)
+    """The causal language model of a family, or another class beside it."""
     # transformers imports scipy, if it finds it, for losses of object detectors: half a second that no rank needs.
     with mock.patch.object(transformers.utils, "is_scipy_available", lambda: False):
-        return getattr(importlib.import_module(path), name)
+        module = importlib.import_module("transformers.models.{0}.modeling_{0}".format(architecture))
+    return getattr(module, name or CLASSES[architecture])
 
 
 def build_config(size: Dict[str, Any], attention: str = "sdpa") -> Any:
@@ -85,8 +72,7 @@ def build_config(size: Dict[str, Any], attention: str = "sdpa") -> Any:
 
     ``vocab_size`` is the padded one, as the matrices are; ``unpadded_vocab`` holds the number of tokens.
     """
-    family = FAMILIES[size["architecture"]]
-    config = class_of(size["architecture"], family.prefix + "Config")(
+    config = class_of(size["architecture"]).config_class(
         vocab_size=padded_vocab(size["vocab"]),
         bos_token_id=None,
         eos_token_id=None,

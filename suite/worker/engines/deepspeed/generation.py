@@ -11,9 +11,7 @@ from suite.worker.samples import Samples
 
 def generate(policy: Any, prompts: Samples, temperature: float, synced: bool) -> Tuple[Samples, List[float]]:
     """Samples with responses of exactly the lengths wanted, and when each was complete, in seconds from now.
-
-    ``synced``: ranks go on together until all have finished, because each token gathers weights from all.
-    """
+    ``synced``: ranks go on together until all have finished, because each token gathers weights from all."""
     longest = prompts.longest_response
     config = GenerationConfig(
         do_sample=True,
@@ -39,10 +37,8 @@ def generate(policy: Any, prompts: Samples, temperature: float, synced: bool) ->
 
 
 class _Watch(StoppingCriteria):
-    """Says of each row when it has its own number of response tokens, and keeps the moment.
-
-    Rows that are complete go through the model until the longest is: Hugging Face takes none out of a batch.
-    """
+    """Says of each row when it has its own number of response tokens, and keeps the moment. Rows that are complete go
+    through the model until the longest is."""
 
     def __init__(self, prompts: Samples) -> None:
         width = max(prompts.prompt_lengths)
@@ -74,19 +70,15 @@ def _padded_in_front(prompts: Samples) -> Tuple[torch.Tensor, Optional[torch.Ten
     width = max(prompts.prompt_lengths)
     if min(prompts.prompt_lengths) == width:
         return prompts.tokens[:, :width], None
-    columns = torch.arange(width, device=prompts.tokens.device) - _shifts(prompts, width)
+    columns = torch.arange(width, device=prompts.tokens.device) - width + prompts.column(prompts.prompt_lengths)
     tokens = prompts.tokens.gather(1, columns.clamp(min=0))
     return tokens * (columns >= 0), (columns >= 0).to(torch.int64)
 
 
 def _padded_behind(rows: torch.Tensor, width: int, prompts: Samples) -> Samples:
     """Samples from generated rows, whose prompts end in column ``width``."""
-    lengths = torch.tensor(prompts.lengths, device=rows.device).unsqueeze(1)
     columns = torch.arange(max(prompts.lengths), device=rows.device)
-    tokens = rows.gather(1, (columns + _shifts(prompts, width)).clamp(max=rows.size(1) - 1))
-    return Samples(tokens * (columns < lengths), prompts.prompt_lengths, prompts.response_lengths)
-
-
-def _shifts(prompts: Samples, width: int) -> torch.Tensor:
-    """[b, 1]: columns of padding in front of each prompt."""
-    return width - torch.tensor(prompts.prompt_lengths, device=prompts.tokens.device).unsqueeze(1)
+    behind = columns + width - prompts.column(prompts.prompt_lengths)
+    tokens = rows.gather(1, behind.clamp(max=rows.size(1) - 1))
+    is_real = columns < prompts.column(prompts.lengths)
+    return Samples(tokens * is_real, prompts.prompt_lengths, prompts.response_lengths)

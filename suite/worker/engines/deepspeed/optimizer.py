@@ -21,15 +21,14 @@ def is_native(manifest: Dict[str, Any]) -> bool:
 def load_kernels(manifest: Dict[str, Any]) -> Tuple[str, ...]:
     """Have the optimizer's kernels ready before anything is built; what a reader must know of them.
 
-    DeepSpeed compiles an operator that was not built at installation when it is first asked for, once per machine, in
-    minutes; the ranks of a node wait for the one that does. Raises ValueError where it cannot.
+    DeepSpeed compiles an operator that was not built at installation once per machine, in minutes, for which the ranks
+    of a node wait. Raises ValueError where it cannot.
     """
     offloads = manifest["layout"]["offload_optimizer"]
     if not is_native(manifest):
-        notes = ["kernels torch: torch.optim.AdamW (fused) as DeepSpeed's client optimizer, not its own compiled Adam"]
-        if offloads:
-            notes.append("the offloaded optimizer is torch.optim.AdamW on the host, not DeepSpeedCPUAdam")
-        return tuple(notes)
+        note = "kernels torch: torch.optim.AdamW (fused) as DeepSpeed's client optimizer, not its own compiled Adam"
+        offloaded = "the offloaded optimizer is torch.optim.AdamW on the host, not DeepSpeedCPUAdam"
+        return (note, offloaded) if offloads else (note,)
     builder = get_accelerator().create_op_builder("CPUAdamBuilder" if offloads else "FusedAdamBuilder")
     built = installed_ops.get(builder.name, False) and accelerator_name == get_accelerator().device_name()
     missing = None if built else _missing(needs_nvcc=not offloads and manifest["measure"]["device"] == "cuda")
@@ -45,8 +44,8 @@ def load_kernels(manifest: Dict[str, Any]) -> Tuple[str, ...]:
         raise ValueError("kernels native: DeepSpeed's {} does not load".format(builder.name)) from error
     kernel = "DeepSpeedCPUAdam on the host" if offloads else "DeepSpeed's FusedAdam"
     made = "built with DeepSpeed" if built else "compiled here or taken from an earlier compilation"
-    loaded = "{}, ready in {:.1f} s".format(made, time.perf_counter() - began)
-    return ("kernels native: {} ({}); everything else is torch's".format(kernel, loaded),)
+    told = "kernels native: {} ({}, ready in {:.1f} s); everything else is torch's"
+    return (told.format(kernel, made, time.perf_counter() - began),)
 
 
 def _missing(needs_nvcc: bool) -> Optional[str]:

@@ -1,27 +1,24 @@
 """A family's causal language model as Hugging Face builds it, with a value head: log-probs and values of responses.
 
-b samples, R the longest response, T the longest sample. Logits are computed for response positions only. Embedding and
-output matrix are padded (``suite.worker.models``) with rows of zeros: no token finds them, no logit shows them. Beside
-it low-rank adapters, and a critic of its own, which is built, asked and trained as DeepSpeed-Chat does.
+b samples, R the longest response, T the longest sample. Embedding and output matrix are padded with rows of zeros: no
+token finds them, no logit shows them. Adapters and a critic of its own are as in DeepSpeed-Chat.
 """
 
-from functools import lru_cache, partial
-from typing import Any, Callable, Dict, Optional, Type
+from functools import partial
+from itertools import product
+from typing import Any, Callable, Dict, Optional
 
 import torch
 from torch import nn
 
 from suite.worker.engines.deepspeed.families import FAMILIES, Family, build_config, class_of
-from suite.worker.engines.deepspeed.rows import Rows, register_attention
+from suite.worker.engines.deepspeed.rows import TrunkRows, register_attention
 from suite.worker.models import build_value_head
-from suite.worker.partitioned import whole_shape
 
 
 class HydraBranch(nn.Module):
-    """A frozen copy of the last ``layers`` blocks and of the final norm, on the policy's frozen trunk.
-
-    Its parts are called as those of the trunk, so that its weights are drawn as theirs.
-    """
+    """A frozen copy of the last ``layers`` blocks and of the final norm, on the policy's frozen trunk; its parts are
+    called as the trunk's, so that their weights are drawn as theirs."""
 
     def __init__(self, config: Any, family: Family, trunk: nn.Module, layers: int) -> None:
         super().__init__()
@@ -45,22 +42,21 @@ class HydraBranch(nn.Module):
 class Policy(nn.Module):
     """A causal language model that also speaks of responses; ``rows`` chooses that way of being called.
 
-    ``policy_class`` puts it before a family's own class, whose names of parameters it keeps. Everything goes through
-    ``forward``, because ZeRO-3 gathers parameters from the root module's hooks on.
+    It stands before a family's own class, whose names of parameters it keeps. Everything goes through ``forward``,
+    because ZeRO-3 gathers parameters from the root module's hooks on.
     """
 
     family: Family
 
     def __init__(
-        self,
-        config: Any,
-        hydra_layers: Optional[int] = None,
-        with_value_head: bool = True,
-        lora_rank: Optional[int] = None,
+        self, config: Any, hydra_layers: Optional[int] = None, with_value_head: bool = True, lora_rank: int = 0
     ) -> None:
         super().__init__(config)
-        if lora_rank is not None:
-            add_adapters(self.blocks, self.family.matrices, lora_rank)
+        if lora_rank:
+            for block, (path, groups) in product(self.blocks, self.family.matrices.items()):
+                parent_name, name = path.split(".")
+                parent = getattr(block, parent_name)
+                setattr(parent, name, LowRank(getattr(parent, name), lora_rank, groups))
         self.value_head = build_value_head(config.hidden_size) if with_value_head else None
         self.branch = None
         if hydra_layers is not None:
@@ -69,16 +65,15 @@ class Policy(nn.Module):
     def forward(
         self,
         input_ids: Optional[torch.Tensor] = None,
-        rows: Optional[Rows] = None,
+        rows: Optional[TrunkRows] = None,
         trunk_states: Optional[torch.Tensor] = None,
         logits_to_keep: int = 0,
         **options: Any,
     ) -> Any:
         """Without ``rows`` Hugging Face's own forward, which generation calls; logits of tokens alone.
 
-        With it: log-probs and values, each [b, R] fp32, zero behind a response (values None without a value head).
-        With ``trunk_states``, as a hook on the trunk's ``first_trainable`` sees them: those of the reference branch
-        and None.
+        With it: log-probs and values, each [b, R] fp32, zero behind a response (values None without a value head), or
+        with ``trunk_states``, as a hook on the trunk's ``first_trainable`` sees them, the reference branch's and None.
         """
         if rows is None:
             output = super().forward(input_ids, logits_to_keep=logits_to_keep, **options)
@@ -107,7 +102,7 @@ class Policy(nn.Module):
         options.update({name: tensor for name, tensor in given.items() if tensor is not None})
         return super().prepare_inputs_for_generation(input_ids, **options)
 
-    def _block_options(self, states: torch.Tensor, rows: Rows) -> Dict[str, Any]:
+    def _block_options(self, states: torch.Tensor, rows: TrunkRows) -> Dict[str, Any]:
         """What the trunk would give to its blocks."""
         options = dict(rows.options)
         positions = options.pop("position_ids", None)
@@ -134,26 +129,16 @@ class Policy(nn.Module):
         return self.blocks[-trainable_layers] if trainable_layers else self.final_norm
 
 
-@lru_cache(maxsize=None)
-def policy_class(architecture: str) -> Type[Policy]:
-    family = FAMILIES[architecture]
-    return type(family.prefix + "Policy", (Policy, class_of(architecture)), {"family": family})
-
-
 def policy_builder(size: Dict[str, Any], packs: bool = False, **options: Any) -> Callable[[], Policy]:
     """What makes the policy of a manifest's ``size``, its weights not yet drawn; all it needs is imported before.
-
-    ``packs``: its samples go through end to end in one row, for which it has an attention of its own.
-    """
-    config = build_config(size, register_attention() if packs else "sdpa")
-    return partial(policy_class(size["architecture"]), config, **options)
+    ``packs``: its samples go through end to end in one row, for which it has an attention of its own."""
+    config, family = build_config(size, register_attention() if packs else "sdpa"), FAMILIES[size["architecture"]]
+    return partial(type("Policy", (Policy, class_of(size["architecture"])), {"family": family}), config, **options)
 
 
 def token_logprobs(logits: torch.Tensor, tokens: torch.Tensor, vocab: int) -> torch.Tensor:
-    """Log-probability of each token under its logits, in fp32: [*, V], [*] -> [*].
-
-    Logits from ``vocab`` on are padding. Those of fp32 are overwritten: nobody else reads them.
-    """
+    """Log-probability of each token under its logits, in fp32: [*, V], [*] -> [*]. Logits from ``vocab`` on are
+    padding, and overwritten where they are of fp32: nobody else reads them."""
     wide = logits.float()
     # Without a record for backward, which would copy the gradient of all logits: the softmax there is zero anyway.
     wide.detach()[..., vocab:].fill_(float("-inf"))
@@ -172,10 +157,8 @@ def freeze_below(model: Policy, trainable_layers: Optional[int]) -> None:
 
 
 def keep_rotary_exact(model: nn.Module) -> None:
-    """Frequencies of rotary positions in fp32, as Hugging Face and Megatron compute them, whatever the run's precision.
-
-    DeepSpeed converts all of a model to 16 bit, its buffers too, and ZeRO-3 rounds them as they are made.
-    """
+    """Frequencies of rotary positions in fp32, as Hugging Face and Megatron compute them. DeepSpeed converts all of a
+    model to 16 bit, its buffers too, and ZeRO-3 rounds them as they are made."""
     for module in model.modules():
         if hasattr(module, "inv_freq"):
             with module.inv_freq.device:
@@ -195,8 +178,7 @@ class LowRank(nn.Module):
         """``base``: a Linear, or transformers' Conv1D, whose weight is [in, out]; under ZeRO-3 perhaps partitioned."""
         super().__init__()
         self.transposed = isinstance(base, nn.Linear)
-        shape = whole_shape(base.weight)
-        inside, outside = reversed(shape) if self.transposed else shape
+        inside, outside = (base.in_features, base.out_features) if self.transposed else (base.nx, base.nf)
         self.base = base
         self.base.weight.requires_grad_(False)
         self.rank, self.groups = rank, groups
@@ -216,19 +198,9 @@ class LowRank(nn.Module):
         return self.base.weight + (added.t() if self.transposed else added)
 
 
-def add_adapters(blocks: nn.ModuleList, matrices: Dict[str, int], rank: int) -> None:
-    """Put an adapter beside each of the ``matrices`` (path -> groups) of every block; the rest goes on training."""
-    for block in blocks:
-        for path, groups in matrices.items():
-            parent_name, name = path.split(".")
-            parent = getattr(block, parent_name)
-            setattr(parent, name, LowRank(getattr(parent, name), rank, groups))
-
-
 class Critic(nn.Module):
     """A GPT-2 trunk and one linear layer without bias: values of response positions."""
 
-    branch = None
     family = FAMILIES["gpt2"]
 
     def __init__(self, config: Any) -> None:
@@ -237,7 +209,7 @@ class Critic(nn.Module):
         self.transformer = class_of("gpt2", "GPT2Model")(config)
         self.value_head = nn.Linear(self.config.hidden_size, 1, bias=False)
 
-    def forward(self, rows: Rows) -> torch.Tensor:
+    def forward(self, rows: TrunkRows) -> torch.Tensor:
         """[b, R] fp32, zero behind a response; column j is the value of the state before response token j."""
         states = self.transformer(rows.tokens, use_cache=False, **rows.options).last_hidden_state
         return rows.spread(self.value_head(rows.before_responses(states)).squeeze(-1).float())
@@ -250,9 +222,3 @@ def critic_config(size: Dict[str, Any], critic: Dict[str, int], packs: bool = Fa
         own["norm_epsilon"] = size.get("norm_epsilon")
     class_of("gpt2", "GPT2Model")  # imported here, not where ZeRO-3 changes how tensors are made
     return build_config({**own, **critic}, register_attention() if packs else "sdpa")
-
-
-def joined_losses(policy: Dict[str, torch.Tensor], critic: Dict[str, torch.Tensor]) -> Dict[str, torch.Tensor]:
-    """The statistics of one micro batch from those of its two passes, each of which held the other's part constant."""
-    loss = policy["policy_loss"] + critic["loss"] - critic["policy_loss"]
-    return {"loss": loss, "policy_loss": policy["policy_loss"], "value_loss": critic["value_loss"]}

@@ -1,24 +1,12 @@
-"""What megatron-core 0.16.1 needs to run on a CPU, where it was never meant to: each patch with its reason.
-
-All of them are process-wide, so they belong in a worker process of their own and are applied on a CPU only.
-"""
+"""What megatron-core 0.16.1 needs to run on a CPU, where it was never meant to: process-wide patches."""
 
 import types
 from functools import partial
-from typing import Any, Tuple
+from typing import Any
 
 import torch
 
 from suite.worker.engines.megatron import stack
-
-#: Megatron modules that name the device "cuda" in a literal when they make a small helper tensor.
-_MODULES_WITH_CUDA_LITERALS = (
-    stack.schedules,
-    stack.clip_grads,
-    stack.mixed_precision_optimizer,
-    stack.grad_scaler,
-    stack.utils,
-)
 
 #: one line for each patch, for the notes of a run
 CPU_PATCHES = (
@@ -53,7 +41,7 @@ def _type_as_on_cuda(tensor: torch.Tensor, *args: Any, **options: Any) -> Any:
 
 
 def _read_counts(dispatcher: Any, point: str, tokens_per_expert: Any = None) -> Any:
-    """What is copied to the host at this point of a dispatch, as the numbers that the copies are."""
+    """What a dispatch copies to the host at this point, as numbers."""
     if point == dispatcher.cuda_dtoh_point:
         for name in ("input_splits", "output_splits", "output_splits_tp"):
             splits = getattr(dispatcher, name)
@@ -62,10 +50,10 @@ def _read_counts(dispatcher: Any, point: str, tokens_per_expert: Any = None) -> 
     return tokens_per_expert
 
 
-def apply_cpu_patches() -> Tuple[str, ...]:
-    """Patch torch and Megatron for this process (again does no harm); the notes that tell a reader."""
+def apply_cpu_patches() -> None:
+    """Patch torch and Megatron for this process; again does no harm."""
     torch.cuda.current_device = lambda: torch.device("cpu")
-    for module in _MODULES_WITH_CUDA_LITERALS:
+    for module in (stack.schedules, stack.clip_grads, stack.mixed_precision_optimizer, stack.grad_scaler, stack.utils):
         module.torch = _TorchWithoutCuda("torch")
     torch.Tensor.cuda = lambda tensor, *_, **__: tensor
     torch.Tensor.type = _type_as_on_cuda
@@ -73,4 +61,3 @@ def apply_cpu_patches() -> Tuple[str, ...]:
     stack.parallel_random._set_cuda_rng_state = lambda *_, **__: None
     stack.MoEAlltoAllTokenDispatcher.cuda_dtoh_stream = "none on a CPU"
     stack.MoEAlltoAllTokenDispatcher._maybe_dtoh_and_synchronize = _read_counts
-    return CPU_PATCHES

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from typing import Iterator, List, Tuple
 
 import torch
+import torch.distributed as dist
 
 from suite.worker.engines.megatron.model import PolicyModel
 from suite.worker.engines.megatron.stack import P2PCommunicator, StaticInferenceContext, parallel_state
@@ -23,31 +24,23 @@ class Sampler:
         self._device = next(model.parameters()).device
         self._generator = torch.Generator(device=self._device).manual_seed(seed)
         self._pipeline = P2PCommunicator(parallel_state.get_pipeline_model_parallel_group(), model.config)
-        self.is_leader = (
-            parallel_state.is_pipeline_last_stage() and parallel_state.get_tensor_model_parallel_rank() == 0
-        )
         self._replica = parallel_state.get_model_parallel_group()
         # Tensor ranks lie next to each other, stage after stage.
-        self._leader = torch.distributed.get_process_group_ranks(self._replica)[
-            -model.config.tensor_model_parallel_size
-        ]
-        #: when each row of the last batch was complete, in seconds after its start
-        self.finish_seconds: List[float] = []
+        self._leader = dist.get_process_group_ranks(self._replica)[-model.config.tensor_model_parallel_size]
+        self.is_leader = dist.get_rank() == self._leader
 
     @torch.no_grad()
-    def sample(self, prompts: Samples) -> Samples:
-        """The whole batch at once, so that a pipeline idles between its stages; all rows start at the first column.
-
-        The shortest prompt is prefilled. Longer ones go through the cache token by token beside the responses of
-        others, and rows that are complete go on idly until the last is. ``finish_seconds`` then has when each was.
-        """
+    def sample(self, prompts: Samples) -> Tuple[Samples, List[float]]:
+        """The whole batch at once; all rows start at the first column. The shortest prompt is prefilled. Longer ones go
+        through the cache token by token beside the responses of others, and complete rows go on until the last is.
+        Also returns when each row was complete, in seconds after the start."""
         started = time.perf_counter()
-        lengths = prompts.lengths
         shortest, longest = self._steps(prompts)
         tokens = torch.zeros(len(prompts), longest, dtype=prompts.tokens.dtype, device=prompts.tokens.device)
         tokens[:, : prompts.tokens.size(1)] = prompts.tokens
-        drawn_here = _response_columns(prompts, longest)
-        self.finish_seconds = [0.0] * len(prompts)
+        columns = torch.arange(longest, device=self._device)
+        drawn_here = (columns >= prompts.column(prompts.prompt_lengths)) & (columns < prompts.column(prompts.lengths))
+        seconds = [0.0] * len(prompts)
         cache = StaticInferenceContext(max_batch_size=len(prompts), max_sequence_length=longest)
         with _whole_sequences(self._model):
             fed = tokens[:, :shortest]
@@ -57,8 +50,12 @@ class Sampler:
                 cache.sequence_len_offset = column
                 cache.enable_decode_mode()
                 fed = tokens[:, column : column + 1]
-                self._note_finished(column + 1, lengths, started)
-        return Samples(tokens, prompts.prompt_lengths, prompts.response_lengths)
+                complete = [row for row, length in enumerate(prompts.lengths) if length == column + 1]
+                if complete and self._device.type == "cuda":
+                    torch.cuda.synchronize(self._device)  # launches run ahead of it, but only here they are waited for
+                for row in complete:
+                    seconds[row] = time.perf_counter() - started
+        return Samples(tokens, prompts.prompt_lengths, prompts.response_lengths), seconds
 
     def _steps(self, prompts: Samples) -> Tuple[int, int]:
         """Columns from which and to which is sampled: replicas that share experts must take the same steps."""
@@ -66,18 +63,9 @@ class Sampler:
         if self._model.config.expert_model_parallel_size == 1:
             return shortest, longest
         ends = torch.tensor([-shortest, longest], device=self._device)
-        group = parallel_state.get_expert_model_parallel_group()
-        torch.distributed.all_reduce(ends, op=torch.distributed.ReduceOp.MAX, group=group)
+        dist.all_reduce(ends, op=dist.ReduceOp.MAX, group=parallel_state.get_expert_model_parallel_group())
         negative, longest = ends.tolist()
         return -negative, longest
-
-    def _note_finished(self, length: int, lengths: List[int], started: float) -> None:
-        """Rows of this length are complete. Launches run ahead of a GPU, so it is waited for, but only then."""
-        complete = [row for row, wanted in enumerate(lengths) if wanted == length]
-        if complete and self._device.type == "cuda":
-            torch.cuda.synchronize(self._device)
-        for row in complete:
-            self.finish_seconds[row] = time.perf_counter() - started
 
     def _next_token(self, fed: torch.Tensor, cache: StaticInferenceContext) -> torch.Tensor:
         """Through all stages, then the leader's draw to every rank of the replica: [b, s] -> [b]."""
@@ -89,23 +77,13 @@ class Sampler:
         if not last:
             self._pipeline.send_forward([output], last)
         drawn = self._draw(output) if self.is_leader else torch.empty_like(fed[:, 0])
-        if torch.distributed.get_world_size(self._replica) > 1:
-            torch.distributed.broadcast(drawn, src=self._leader, group=self._replica)
+        if dist.get_world_size(self._replica) > 1:
+            dist.broadcast(drawn, src=self._leader, group=self._replica)
         return drawn
 
     def _draw(self, logits: torch.Tensor) -> torch.Tensor:
         probabilities = torch.softmax(logits.float() / self._temperature, dim=-1)
         return torch.multinomial(probabilities, 1, generator=self._generator).squeeze(1)
-
-
-def _response_columns(samples: Samples, longest: int) -> torch.Tensor:
-    """[b, T] bool: which columns of each row are its response."""
-    device = samples.tokens.device
-    columns = torch.arange(longest, device=device)
-    prompts, ends = (
-        torch.tensor(each, device=device).unsqueeze(1) for each in (samples.prompt_lengths, samples.lengths)
-    )
-    return (columns >= prompts) & (columns < ends)
 
 
 @contextmanager

@@ -1,7 +1,6 @@
 """The layers of a policy: Megatron-Core's, with torch's norms and fused attention put in through its spec.
 
-Without Transformer Engine, Megatron-Core multiplies out all scores and keeps them for the backward pass. The other
-engine's model uses PyTorch's scaled dot-product attention; with this module both do.
+Without Transformer Engine, Megatron-Core multiplies out all scores and keeps them for the backward pass.
 """
 
 from typing import Any, List, Optional
@@ -9,7 +8,6 @@ from typing import Any, List, Optional
 import torch
 import torch.nn.functional as F
 
-from suite.worker.engines.megatron.native import layer_spec_and_norm
 from suite.worker.engines.megatron.stack import (
     AttnMaskType,
     DotProductAttention,
@@ -17,6 +15,7 @@ from suite.worker.engines.megatron.stack import (
     TransformerBlockSubmodules,
     TransformerConfig,
     get_gpt_layer_local_spec,
+    get_gpt_layer_with_transformer_engine_spec,
 )
 
 
@@ -29,8 +28,6 @@ class Segments(PackedSeqParams):
 
 
 class FusedAttention(DotProductAttention):
-    """Built as Megatron builds its own, with its scale and this tensor rank's heads; without dropout."""
-
     def forward(
         self,
         query: torch.Tensor,
@@ -44,7 +41,7 @@ class FusedAttention(DotProductAttention):
         """Queries [s, b, heads, d], keys and values [t, b, groups, d] -> [s, b, heads x d].
 
         Causal over a whole sequence (s = t), or over each segment of it alone; behind a key-value cache, where Megatron
-        says ``no_mask``, the new position sees all t. A mask as a tensor is not taken.
+        says ``no_mask``, the new position sees all t.
         """
         assert attention_mask is None and not any(option is not None for option in options.values())
         causal = attn_mask_type == AttnMaskType.causal
@@ -65,11 +62,8 @@ class FusedAttention(DotProductAttention):
 
 
 class LayerNorm(torch.nn.LayerNorm):
-    """torch's LayerNorm; Megatron's own wrapper of it refuses sequence parallelism.
-
-    Under sequence parallelism each rank normalises its own positions, so the gradients are summed over tensor ranks:
-    Megatron does that to parameters marked ``sequence_parallel``.
-    """
+    """torch's; Megatron's own wrapper refuses sequence parallelism, in which each rank normalises its own positions.
+    The gradients of parameters that are marked ``sequence_parallel`` are summed over tensor ranks."""
 
     def __init__(self, config: TransformerConfig, hidden_size: int, eps: float = 1e-5) -> None:
         super().__init__(hidden_size, eps=eps)
@@ -78,8 +72,7 @@ class LayerNorm(torch.nn.LayerNorm):
 
 
 class RMSNorm(torch.nn.RMSNorm):
-    """torch's RMSNorm in the place of LayerNorm; also over each head's query and key, whose gradients Megatron sums
-    over tensor ranks by the name."""
+    """As ``LayerNorm``; also over each head's query and key, whose gradients Megatron sums by the name."""
 
     def __init__(self, config: TransformerConfig, hidden_size: int, eps: float = 1e-6) -> None:
         super().__init__(hidden_size, eps=eps)
@@ -89,7 +82,9 @@ class RMSNorm(torch.nn.RMSNorm):
 def block_spec(config: TransformerConfig) -> TransformerBlockSubmodules:
     """This stage's layers and the norm behind the last."""
     if config.transformer_impl == "transformer_engine":
-        layer, norm = layer_spec_and_norm(config)
+        from megatron.core.extensions.transformer_engine import TENorm as norm  # a stand-in raises where there is none
+
+        layer = get_gpt_layer_with_transformer_engine_spec(qk_layernorm=config.qk_layernorm)
     else:
         norm = RMSNorm if config.normalization == "RMSNorm" else LayerNorm
         layer = _local_layer(config, norm)

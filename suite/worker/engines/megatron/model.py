@@ -1,12 +1,12 @@
 """A family as a Megatron-Core model: configuration, and a policy that gives log-probs and values.
 
-Sequence-first inside, as Megatron has it: [s, b, h]; batch-first at the edges: [b, s]. Under tensor parallelism the
-vocabulary is split, padded by the rule of both engines; padded tokens have no probability. What tells the families
-apart are Megatron-Core's own options, and the frequencies of rotary positions.
+Sequence-first inside, as Megatron has it: [s, b, h]; batch-first at the edges: [b, s]. What tells the families apart
+are Megatron-Core's own options, and the frequencies of rotary positions.
 """
 
 import math
-from typing import Any, Dict, Optional, Tuple
+from functools import partial
+from typing import Any, Dict, Optional
 
 import torch
 import torch.nn.functional as F
@@ -69,8 +69,8 @@ def _leave_as_is(_tensor: torch.Tensor) -> None:
 class PolicyModel(stack.GPTModel):
     """This rank's part of a policy; on the last pipeline stage with output layer and, if asked for, value head.
 
-    The value head sees the states behind the final norm. It is the same on all tensor ranks and reads states that
-    were gathered from sequence parallelism, so its gradients are whole on every rank and need no reduction there.
+    The value head is the same on all tensor ranks and reads states that were gathered from sequence parallelism, so
+    its gradients are whole on every rank.
     """
 
     def __init__(self, config: TransformerConfig, size: Dict[str, Any], with_value_head: bool) -> None:
@@ -93,12 +93,7 @@ class PolicyModel(stack.GPTModel):
             self.output_layer.sequence_parallel = False
             self.output_layer.allreduce_dgrad = config.tensor_model_parallel_size > 1
 
-    def forward(
-        self,
-        tokens: torch.Tensor,
-        batch: Optional[MicroBatch] = None,
-        cache: Optional[stack.StaticInferenceContext] = None,
-    ) -> Any:
+    def forward(self, tokens: torch.Tensor, batch: Optional[MicroBatch] = None, cache: Any = None) -> Any:
         """[B, s] tokens, of a micro batch or to be fed to the cache, to what the stage hands on.
 
         Before the last stage: states [s, B, h] (under sequence parallelism this rank's part of s). On the last stage
@@ -110,7 +105,7 @@ class PolicyModel(stack.GPTModel):
             angles = self._angles(None, cache.max_sequence_length)
             states = self._states(tokens, positions, angles, inference_context=cache)
             return self._logits(states[-1:], gather=True)[0, :, : self.unpadded_vocab] if self.post_process else states
-        angles = self._angles(batch.positions, batch.longest)
+        angles = self._angles(batch.positions, max(batch.samples.lengths))
         segments = None if batch.segments is None else Segments(batch.segments)
         states = self._states(tokens, batch.positions, angles, packed_seq_params=segments)
         return self._logprobs_and_values(states, batch) if self.post_process else states
@@ -122,9 +117,7 @@ class PolicyModel(stack.GPTModel):
         table = self.rotary_pos_emb(longest)
         return table if positions is None else table[positions]
 
-    def _states(
-        self, tokens: torch.Tensor, positions: torch.Tensor, angles: Optional[torch.Tensor], **options: Any
-    ) -> torch.Tensor:
+    def _states(self, tokens: torch.Tensor, positions: torch.Tensor, angles: Any, **options: Any) -> torch.Tensor:
         """What this stage makes of them; ``options`` of Megatron's block."""
         embedded = None
         if self.pre_process:
@@ -139,38 +132,27 @@ class PolicyModel(stack.GPTModel):
         logits, _ = self.output_layer(states, weight=weight, runtime_gather_output=gather)
         return logits
 
-    def _logprobs_and_values(
-        self, states: torch.Tensor, batch: MicroBatch
-    ) -> Tuple[torch.Tensor, Optional[torch.Tensor]]:
+    def _logprobs_and_values(self, states: torch.Tensor, batch: MicroBatch) -> Any:
         if self.config.sequence_parallel:
             # Everything behind is the same on all tensor ranks: the gradient is whole, so it is only cut back.
             states = tensor_parallel.gather_from_sequence_parallel_region(states, tensor_parallel_output_grad=False)
         states = batch.before_responses(states)
         logits = self._logits(states, gather=False)
-        self._forbid_padding(logits)
+        # Padded columns of this rank's part get no probability, and so no gradient; without a record for backward,
+        # which would copy the gradient of all logits.
+        columns = logits.size(-1)
+        held = self.unpadded_vocab - parallel_state.get_tensor_model_parallel_rank() * columns
+        if held < columns:
+            logits.detach()[..., max(held, 0) :] = float("-inf")
         logprobs = -tensor_parallel.vocab_parallel_cross_entropy(logits, batch.targets)
         if self.value_head is None:
-            return batch.by_sample(logprobs), None
-        return batch.by_sample(logprobs), batch.by_sample(self.value_head(states).squeeze(-1).float())
-
-    def _forbid_padding(self, logits: torch.Tensor) -> None:
-        """No probability, and so no gradient, for the padded columns of this rank's [..., vocab / tensor]; without a
-        record for backward, which would copy the gradient of all logits."""
-        columns = logits.size(-1)
-        first = parallel_state.get_tensor_model_parallel_rank() * columns
-        held = min(max(self.unpadded_vocab - first, 0), columns)
-        if held < columns:
-            logits.detach()[..., held:] = float("-inf")
-
-
-#: families with rotary positions, RMSNorm and a gated SiLU MLP without biases
-LLAMA_LIKE = ("llama", "qwen2", "qwen3", "mixtral", "qwen3_moe")
-_QK_NORM = ("qwen3", "qwen3_moe")
+            return batch.spread(logprobs.t()), None
+        return batch.spread(logprobs.t()), batch.spread(self.value_head(states).squeeze(-1).float().t())
 
 
 def is_rotary(size: Dict[str, Any]) -> bool:
-    """Whether positions rotate queries and keys, so that there is no table of them."""
-    return size["architecture"] in LLAMA_LIKE
+    """Whether positions rotate queries and keys: with RMSNorm and a gated SiLU MLP without biases, as in Llama."""
+    return size["architecture"] != "gpt2"
 
 
 def family_options(size: Dict[str, Any], fused: bool) -> Dict[str, Any]:
@@ -178,45 +160,33 @@ def family_options(size: Dict[str, Any], fused: bool) -> Dict[str, Any]:
     options: Dict[str, Any] = {"layernorm_epsilon": norm_epsilon(size), "kv_channels": head_width(size)}
     if not is_rotary(size):
         # Megatron's fused GELU is the tanh approximation, which is what GPT-2 uses; F.gelu alone is exact.
-        return {**options, "activation_func": F.gelu if fused else gelu_tanh}
-    return {
-        **options,
-        "normalization": "RMSNorm",
-        "activation_func": F.silu,
-        "gated_linear_unit": True,
-        "add_bias_linear": False,
-        "add_qkv_bias": size["architecture"] == "qwen2",
-        "qk_layernorm": size["architecture"] in _QK_NORM,
-        **_expert_options(size),
-    }
-
-
-def _expert_options(size: Dict[str, Any]) -> Dict[str, Any]:
-    """Every token goes to the experts that its router chose: no capacity, no dropping, no balancing loss."""
+        return {**options, "activation_func": F.gelu if fused else partial(F.gelu, approximate="tanh")}
+    options.update(
+        normalization="RMSNorm",
+        activation_func=F.silu,
+        gated_linear_unit=True,
+        add_bias_linear=False,
+        add_qkv_bias=size["architecture"] == "qwen2",
+        qk_layernorm=size["architecture"] in ("qwen3", "qwen3_moe"),
+    )
     experts = size.get("experts")
-    if experts is None:
-        return {}
-    return {
-        "num_moe_experts": experts["count"],
-        "moe_router_topk": experts["per_token"],
-        "moe_ffn_hidden_size": size["ffn"],
-        # Softmax over the chosen alone, so that they add up to 1, or over all before choosing.
-        "moe_router_pre_softmax": not experts.get("normalise", True),
-        "moe_router_load_balancing_type": "none",
-        "moe_aux_loss_coeff": 0.0,
-        "moe_token_dispatcher_type": "alltoall",
-    }
-
-
-def gelu_tanh(states: torch.Tensor) -> torch.Tensor:
-    return F.gelu(states, approximate="tanh")
+    if experts is not None:  # Every token goes to those that its router chose: no capacity, no dropping, no balancing.
+        options.update(
+            num_moe_experts=experts["count"],
+            moe_router_topk=experts["per_token"],
+            moe_ffn_hidden_size=size["ffn"],
+            # Softmax over the chosen alone, so that they add up to 1, or over all before choosing.
+            moe_router_pre_softmax=not experts.get("normalise", True),
+            moe_router_load_balancing_type="none",
+            moe_aux_loss_coeff=0.0,
+            moe_token_dispatcher_type="alltoall",
+        )
+    return options
 
 
 def inverse_frequencies(size: Dict[str, Any]) -> torch.Tensor:
-    """[head width / 2] fp32: radians per position, as Hugging Face computes them.
-
-    Megatron-Core's own llama3 scaling has Llama 3.1's constants written into it, where a configuration may have others.
-    """
+    """[head width / 2] fp32: radians per position, as Hugging Face computes them. Megatron-Core's own llama3 scaling
+    has Llama 3.1's constants written into it."""
     width = head_width(size)
     exponents = torch.arange(0, width, 2, dtype=torch.int64).float() / width
     frequencies = 1.0 / (rope_theta(size) ** exponents)
@@ -225,7 +195,7 @@ def inverse_frequencies(size: Dict[str, Any]) -> torch.Tensor:
 
 def _scaled(frequencies: torch.Tensor, scaling: Optional[Dict[str, Any]]) -> torch.Tensor:
     """Linear: all by ``factor``. llama3: those that turn less than ``low_frequency_factor`` times within the original
-    positions, not those that turn more than ``high_frequency_factor`` times, and a blend between."""
+    positions, not those above ``high_frequency_factor``, and a blend between."""
     if scaling is None:
         return frequencies
     if scaling["kind"] == "linear":

@@ -1,11 +1,11 @@
 """Transformer Engine's layers in the place of megatron-core's own. Experimental: not run on a GPU yet."""
 
 import os
-from typing import Any, Iterator, Tuple
+from typing import Iterator
 
 import torch
 
-from suite.worker.engines.megatron.stack import clip_grads, get_gpt_layer_with_transformer_engine_spec
+from suite.worker.engines.megatron.stack import clip_grads
 
 #: layer norms that Transformer Engine fuses with the linear layer behind, by the beginning of the parameters' names
 FUSED_LAYER_NORMS = {
@@ -20,31 +20,19 @@ def require() -> None:
     """Raise ValueError where this process has what native kernels cannot run with, or lacks what they need."""
     for name, value in ATTENTION_SWITCHES.items():
         if os.environ.get(name, value) != value:
-            raise ValueError(
-                "{} is {} in the environment, and megatron-core would set it to {}; unset it for native kernels".format(
-                    name, os.environ[name], value
-                )
-            )
+            told = "{} is {} in the environment, and megatron-core would set it to {}; unset it for native kernels"
+            raise ValueError(told.format(name, os.environ[name], value))
     try:
         import transformer_engine.pytorch  # noqa: F401
     except (ImportError, OSError) as error:
-        raise ValueError(
-            "native kernels need Transformer Engine beside megatron-core, and it cannot be imported: {}".format(error)
-        ) from error
-
-
-def layer_spec_and_norm(config: Any) -> Tuple[Any, Any]:
-    """A layer of Transformer Engine's modules, and its norm for behind the last layer."""
-    from megatron.core.extensions.transformer_engine import TENorm  # a stand-in raises where there is none
-
-    return get_gpt_layer_with_transformer_engine_spec(qk_layernorm=config.qk_layernorm), TENorm
+        told = "native kernels need Transformer Engine beside megatron-core, and it cannot be imported: {}"
+        raise ValueError(told.format(error)) from error
 
 
 def plain_name(name: str) -> str:
     """A parameter's name within its layer as megatron-core's own layers have it."""
     for fused, plain in FUSED_LAYER_NORMS.items():
-        if name.startswith(fused):
-            return plain + name[len(fused) :]
+        name = name.replace(fused, plain)
     return name
 
 

@@ -28,12 +28,8 @@ def wrap_for_training(module: Any, layout: Dict[str, Any], device: torch.device)
 
 
 def build_optimizer(policy: stack.DistributedDataParallel, manifest: Dict[str, Any]) -> Any:
-    """AdamW with the workload's coefficients on all that requires a gradient, biases and LayerNorm decayed too.
-
-    With ``offload_optimizer`` Megatron's HybridDeviceOptimizer keeps both moments in host memory and updates there. The
-    fp32 copy of the weights stays on the device: only the precision-aware optimizer, which needs Transformer Engine,
-    moves it too.
-    """
+    """AdamW with the workload's coefficients on all that requires a gradient, biases and LayerNorm decayed too. With
+    ``offload_optimizer`` Megatron's HybridDeviceOptimizer keeps both moments, not the fp32 weights, in host memory."""
     wanted, layout, config = manifest["workload"]["optimizer"], manifest["layout"], policy.config
     offload = layout["offload_optimizer"]
     optimizer = stack.get_megatron_optimizer(
@@ -59,7 +55,11 @@ def build_optimizer(policy: stack.DistributedDataParallel, manifest: Dict[str, A
         use_gloo_process_groups=False,
     )
     config.grad_scale_func = optimizer.scale_loss
-    _take_fused_kernel(optimizer)
+    # Without Apex and Transformer Engine it is torch's AdamW, tensor by tensor with temporaries unless told otherwise.
+    for one in _chained(optimizer):
+        if isinstance(one.optimizer, torch.optim.AdamW):
+            for group in one.optimizer.param_groups:
+                group["fused"] = True
     return optimizer
 
 
@@ -69,17 +69,6 @@ def kernels(optimizer: Any) -> List[str]:
     names = ["{}.{}".format(type(one).__module__, type(one).__qualname__) for one in inner]
     fused = [any(group.get("fused") for group in one.param_groups) for one in inner]
     return sorted({name + (", fused" if is_fused else "") for name, is_fused in zip(names, fused)})
-
-
-def _take_fused_kernel(optimizer: Any) -> None:
-    """Without Apex and Transformer Engine, Megatron falls back on torch's AdamW and names no implementation.
-
-    torch then goes through the parameters tensor by tensor, with temporaries of their size.
-    """
-    for one in _chained(optimizer):
-        if isinstance(one.optimizer, torch.optim.AdamW):
-            for group in one.optimizer.param_groups:
-                group["fused"] = True
 
 
 def _chained(optimizer: Any) -> List[Any]:

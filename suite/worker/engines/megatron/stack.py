@@ -1,7 +1,7 @@
 """Everything that is used of megatron-core, imported in one place, quietly and without what a CPU never calls.
 
 megatron-core (0.16.1) decorates its fused kernels with ``torch.compile`` as it is imported, which loads torch's
-compiler: about 2.8 of 4.3 seconds. Where no fused kernel is ever called, the decorator is therefore left out.
+compiler: about 2.8 of 4.3 seconds, which are spared where no fused kernel is ever called.
 """
 
 import importlib.util
@@ -14,19 +14,13 @@ from unittest import mock
 
 import torch
 
-
-def _can_compile() -> bool:
-    """Whether torch's compiler has what it needs here: a GPU, Triton, a C compiler and Python's headers."""
-    return (
-        torch.cuda.is_available()
-        and importlib.util.find_spec("triton") is not None
-        and any(shutil.which(compiler) for compiler in ("cc", "gcc", "clang"))
-        and Path(sysconfig.get_path("include"), "Python.h").exists()
-    )
-
-
-#: whether megatron-core's fused kernels (bias + GELU, bias + dropout + add) are compiled; else they must stay off
-COMPILED = _can_compile()
+#: whether fused kernels (bias + GELU, bias + dropout + add) are compiled; else they must stay off
+COMPILED = (
+    torch.cuda.is_available()
+    and importlib.util.find_spec("triton") is not None
+    and any(shutil.which(compiler) for compiler in ("cc", "gcc", "clang"))
+    and Path(sysconfig.get_path("include"), "Python.h").exists()
+)
 
 
 def _leave_eager(function: Any = None, **_options: Any) -> Any:

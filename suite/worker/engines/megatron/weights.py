@@ -1,14 +1,13 @@
 """Weights of a Megatron model by their global names: drawing, freezing, counting.
 
-A parameter's global name does not depend on the layout (layers count through all pipeline stages, and the copy of a
-tied embedding on the last stage has the embedding's name), nor on whose kernels compute with it. Each is drawn whole
-from a generator of its own and cut to this rank's shard, so one seed gives one model, whatever the layout, on one kind
-of device.
+A global name does not depend on the layout (layers count through all pipeline stages, and the copy of a tied embedding
+on the last stage has the embedding's name), nor on whose kernels compute. Each one is drawn whole from a generator
+of its own and cut to this rank's shard, so one seed gives one model, whatever the layout, on one kind of device.
 """
 
 import math
 import re
-from typing import Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Iterator, List, Optional, Sequence, Tuple
 
 import torch
 
@@ -68,7 +67,7 @@ def draw_weights(model: PolicyModel, seed: int) -> None:
         else:
             deviation = INITIAL_DEVIATION / (residual if name.endswith(_RESIDUAL_WEIGHTS) else 1.0)
             whole = normal_weights(name, whole_shape(name, parameter, model), parameter.device, seed, deviation)
-            parameter.copy_(shard(whole, name, parameter))
+            parameter.copy_(shard(whole, parameter))
 
 
 def whole_shape(name: str, parameter: torch.nn.Parameter, model: PolicyModel) -> Tuple[int, ...]:
@@ -80,25 +79,17 @@ def whole_shape(name: str, parameter: torch.nn.Parameter, model: PolicyModel) ->
     return tuple(shape)
 
 
-def shard(whole: torch.Tensor, name: str, parameter: torch.nn.Parameter) -> torch.Tensor:
-    """This tensor rank's shard of a whole parameter, padded with zero rows where the vocabulary is."""
+def shard(whole: torch.Tensor, parameter: torch.nn.Parameter) -> torch.Tensor:
+    """This tensor rank's shard of a whole parameter, with rows of zeros where the vocabulary is padded."""
     if not _is_sharded(parameter):
         return whole
-    dimension = parameter.partition_dim
-    parts = whole.chunk(_stride(parameter), dimension)
-    return torch.cat([_own_part(part, name, parameter) for part in parts], dimension)
-
-
-def _own_part(whole: torch.Tensor, name: str, parameter: torch.nn.Parameter) -> torch.Tensor:
-    dimension = parameter.partition_dim
-    width = parameter.size(dimension) // _stride(parameter)
+    dimension, stride = parameter.partition_dim, _stride(parameter)
+    width = parameter.size(dimension) // stride
+    missing = width * stride * parallel_state.get_tensor_model_parallel_world_size() - whole.size(dimension)
+    if missing:
+        whole = torch.nn.functional.pad(whole, (0, 0, 0, missing))
     first = parallel_state.get_tensor_model_parallel_rank() * width
-    held = min(max(whole.size(dimension) - first, 0), width)
-    own_rows = whole.narrow(dimension, min(first, whole.size(dimension)), held)
-    if held == width:
-        return own_rows
-    assert name in _VOCABULARY_WEIGHTS, "{} does not divide over the tensor ranks".format(name)
-    return torch.nn.functional.pad(own_rows, (0, 0, 0, width - held))
+    return torch.cat([part.narrow(dimension, first, width) for part in whole.chunk(stride, dimension)], dimension)
 
 
 def unshard(shards: Sequence[torch.Tensor], parameter: torch.nn.Parameter, shape: Tuple[int, ...]) -> torch.Tensor:
@@ -132,12 +123,12 @@ def freeze_below(model: PolicyModel, trainable_layers: Optional[int]) -> None:
         parameter.requires_grad_(trains)
 
 
-def count_parameters(model: PolicyModel) -> Dict[str, int]:
-    """``total`` and ``trainable`` parameters of the whole policy, without padding, tied ones once; collective."""
+def count_parameters(model: PolicyModel) -> Tuple[int, int]:
+    """Of the whole policy all parameters and those that train, without padding, tied ones once; collective."""
     counts = torch.tensor(own_parameters(model), device=next(model.parameters()).device)
     torch.distributed.all_reduce(counts, group=parallel_state.get_pipeline_model_parallel_group())
     total, trainable = counts.tolist()
-    return {"total": total, "trainable": trainable}
+    return total, trainable
 
 
 def own_parameters(model: PolicyModel) -> Tuple[int, int]:

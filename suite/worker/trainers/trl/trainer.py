@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from suite.worker.asked import draw_prompts, prompts_of_groups, sample_lengths, scores_of_own
 from suite.worker.deepspeed_json import engine_of
-from suite.worker.generation import find_generator
+from suite.worker.generation.vllm import find_generator
 from suite.worker.hugging_face import write_configuration
 from suite.worker.manifest import asked_iterations
 from suite.worker.mismatch import mismatch

@@ -8,7 +8,7 @@ import torch
 from suite.worker.engines.deepspeed.families import build_config, class_of
 from suite.worker.engines.deepspeed.generation import generate
 from suite.worker.engines.deepspeed.policy import Policy, freeze_below, policy_builder, token_logprobs
-from suite.worker.engines.deepspeed.rows import Rows
+from suite.worker.engines.deepspeed.rows import TrunkRows
 from suite.worker.engines.deepspeed.weights import draw_weights, plain_weights
 from suite.worker.samples import Samples
 from tests.worker.engines.batches import uneven_samples
@@ -76,7 +76,7 @@ def assert_chosen(logprobs: torch.Tensor, wanted: list[torch.Tensor], samples: S
 def test_log_probs_of_uneven_samples_are_those_of_the_plain_model(name: str, packs: bool) -> None:
     policy, samples = drawn(name, packs).eval(), uneven()
     with torch.no_grad():
-        logprobs, values = policy(rows=Rows(samples, packs))
+        logprobs, values = policy(rows=TrunkRows(samples, packs))
         wanted = by_hand(plain_model(policy, name), samples)
     assert logprobs.shape == values.shape == (3, 7)
     assert_chosen(logprobs, wanted, samples, 1e-5)
@@ -129,9 +129,9 @@ def test_a_hydra_branch_on_the_trunks_states_is_the_policy_before_it_trains(name
     freeze_below(policy, 2)
     hook = policy.first_trainable(2).register_forward_pre_hook(lambda _module, inputs: kept.append(inputs[0]))
     with torch.no_grad():
-        logprobs, _ = policy(rows=Rows(samples, packs))
+        logprobs, _ = policy(rows=TrunkRows(samples, packs))
         hook.remove()
-        reference, values = policy(rows=Rows(samples, packs), trunk_states=kept[0])
+        reference, values = policy(rows=TrunkRows(samples, packs), trunk_states=kept[0])
     assert values is None
     assert torch.allclose(reference, logprobs, atol=1e-6)
     trains = {each.split(".")[2] for each, one in policy.named_parameters() if one.requires_grad and ".1." in each}
@@ -147,7 +147,7 @@ def test_merged_adapters_are_the_plain_model_that_computes_the_same(name: str) -
         for each, parameter in policy.named_parameters():
             if each.endswith(".up"):
                 parameter.copy_(0.3 * torch.randn(parameter.shape, generator=generator))
-        logprobs, _ = policy(rows=Rows(samples, packed=False))
+        logprobs, _ = policy(rows=TrunkRows(samples, packed=False))
         wanted = by_hand(plain_model(policy, name), samples)
     assert_chosen(logprobs, wanted, samples, 1e-4)
 
@@ -183,7 +183,7 @@ def test_an_optimizer_with_weight_decay_leaves_padded_rows_at_zero(tied: bool) -
     draw_weights(policy, 3)
     optimizer = torch.optim.AdamW(policy.parameters(), lr=1e-2, weight_decay=0.1, fused=True)
     before = [matrix.detach().clone() for matrix in vocabulary_matrices(policy)]
-    logprobs, values = policy(rows=Rows(EVEN, packed=False))
+    logprobs, values = policy(rows=TrunkRows(EVEN, packed=False))
     (logprobs.sum() + values.sum()).backward()
     optimizer.step()
     assert len(before) == (1 if tied else 2)

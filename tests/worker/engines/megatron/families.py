@@ -105,7 +105,7 @@ def load_checkpoint(model: Any, size: dict[str, Any], checkpoint: dict[str, Any]
             whole = torch.full((places.numel(),), torch.nan, device=parameter.device)
             for theirs, where in hugging_face_tensors(name, places, size):
                 whole[where.flatten()] = checkpoint[theirs].to(whole).flatten()
-            parameter.copy_(shard(whole.view(shape), name, parameter))
+            parameter.copy_(shard(whole.view(shape), parameter))
 
 
 def weights_of(policy: Any) -> dict[str, Any]:

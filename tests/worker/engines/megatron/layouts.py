@@ -221,7 +221,7 @@ def cached_logprobs(engine: Any, samples: Any) -> list[list[float]] | None:
     engine._policy.eval()
     sampler = Forced(engine._model, temperature=1.0, seed=0)
     first = sampler._steps(samples)[0]
-    assert torch.equal(sampler.sample(prompts_of(samples)).tokens, samples.tokens)
+    assert torch.equal(sampler.sample(prompts_of(samples))[0].tokens, samples.tokens)
     if not columns:
         return None
     whole_rows, found = torch.stack(columns, dim=1), torch.zeros(len(samples), samples.longest_response)

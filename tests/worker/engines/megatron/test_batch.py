@@ -32,12 +32,13 @@ def test_each_response_token_is_told_by_the_state_before_it(lengths, packed, mul
     batch = MicroBatch(samples, packed, multiple)
     states = batch.tokens.t().unsqueeze(-1).double()  # a state that knows which token it is of
     before, mask = samples.tokens.gather(1, samples.response_positions() - 1), samples.mask()
-    assert torch.equal(batch.by_sample(batch.before_responses(states).squeeze(-1)), before.double() * mask)
-    assert torch.equal(batch.by_sample(batch.targets), samples.responses() * mask)
+    assert torch.equal(batch.spread(batch.before_responses(states).squeeze(-1).t()), before.double() * mask)
+    assert torch.equal(batch.spread(batch.targets.t()), samples.responses() * mask)
     assert batch.tokens.size(1) % multiple == 0
-    assert batch.padded_tokens == batch.tokens.numel() - samples.real_tokens
     if packed:
-        assert batch.padded_tokens < multiple and sum(batch.segments or ()) == batch.tokens.size(1)
+        assert batch.tokens.numel() - samples.real_tokens < multiple and sum(batch.segments or ()) == batch.tokens.size(
+            1
+        )
     if packed and multiple == 1:
         positions = [position for length in samples.lengths for position in range(length)]
         assert batch.positions.tolist() == positions and batch.segments == samples.lengths, "they start again with each"
@@ -61,11 +62,11 @@ def test_a_schedule_that_divides_the_loss_in_place_leaves_parts_that_share_its_s
     engine = mock.Mock(_share_statistics=lambda parts: parts[0], _micros=lambda *_: [])
     engine._optimizer.step.return_value = True, None, None
 
-    def schedule(_model: Any, _micros: Any, forward: Any, forward_only: bool) -> list[Any]:
-        whole, parts = forward(iter([(mock.Mock(), {})]), mock.Mock())[1]((None, None))
+    def schedule(_model: Any, _micros: Any, end: Any, forward_only: bool) -> list[Any]:
+        whole, parts = end(mock.Mock(), {})[1]((None, None))
         whole /= 4
         return [parts]
 
     engine._run, loss = schedule, torch.tensor(3.0, requires_grad=True) * 2
-    told = MegatronEngine.train(engine, mock.Mock(), {}, lambda *_: (loss, {"policy_loss": loss.detach()}))
+    told = MegatronEngine.train(engine, mock.Mock(real_tokens=0), {}, lambda *_: (loss, {"policy_loss": loss.detach()}))
     assert told["policy_loss"] == 6
