@@ -62,10 +62,8 @@ class Steps(IterationState):
             if lengths != {tensor.size(1)}:
                 raise ConfigError("{}s have {} tokens where one length was forced".format(name, sorted(lengths)))
         self.tally.add_samples(prompts, responses, _NO_PADDING)
-        vocab = self._manifest["size"]["vocab"]
-        if int(responses.min()) < 0 or int(responses.max()) >= vocab:
-            raise ConfigError("vLLM sampled tokens outside of the vocabulary")
-        if not same_rows(prompts, ordinary(draw_prompts(self._manifest, self.iteration), vocab)):
+        wanted = ordinary(draw_prompts(self._manifest, self.iteration), self._manifest["size"]["vocab"])
+        if not same_rows(prompts, wanted):
             raise ConfigError("verl's prompts are not the manifest's")
 
     def _statistics(self, metrics: Dict[str, Any]) -> Dict[str, Optional[float]]:
@@ -91,16 +89,19 @@ def install(trainer: Any, state: Steps) -> None:
     before(trainer, "on_step_begin", lambda *_, **__: state.begin())
     before(trainer, "prepare_step", lambda *_, **__: state.clock.open("generate"))
     after(trainer, "on_sample_end", lambda *_, **__: state.clock.close())
-    for method, phase, more, detail in (
-        ("_compute_old_log_prob", "score", has_critic, None),
-        ("_compute_ref_log_prob", "reference", False, None),
-        ("_compute_values", "score", False, None),
-        ("_compute_advantage", "reward", False, None),
-        ("_update_critic", "train", True, "train/critic"),
-        ("_update_actor", "train", False, "train/actor" if has_critic else None),
-        ("on_step_end", "sync", False, None),
+    if has_critic:
+        trainer._update_critic = state.detailed(trainer._update_critic, "train/critic")
+        trainer._update_actor = state.detailed(trainer._update_actor, "train/actor")
+    for method, phase, more in (
+        ("_compute_old_log_prob", "score", has_critic),
+        ("_compute_ref_log_prob", "reference", False),
+        ("_compute_values", "score", False),
+        ("_compute_advantage", "reward", False),
+        ("_update_critic", "train", True),
+        ("_update_actor", "train", False),
+        ("on_step_end", "sync", False),
     ):
-        setattr(trainer, method, state.phased(getattr(trainer, method), phase, more, detail))
+        setattr(trainer, method, state.phased(getattr(trainer, method), phase, more))
     workers = trainer.actor_rollout_wg
     after(workers, "update_actor", lambda output, batch: state.note_training(batch, output["metrics"]))
     # the finished samples, as verl makes its own statistics of them

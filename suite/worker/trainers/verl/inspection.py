@@ -2,7 +2,7 @@
 
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
-#: by name of a model: its parameters, those that train, the class of its wrapper, ranks, device and optimizer
+#: by name of a model: its parameters, those that train, the class of its wrapper, ranks, devices and attention
 Found = Dict[str, Dict[str, Any]]
 
 
@@ -32,7 +32,6 @@ def describe(worker: Any) -> Found:
             "is_fsdp2": isinstance(engine.module, FSDPModule),
             "ranks": torch.distributed.get_world_size(),
             "devices": sorted({each.device.type for each in parameters}),
-            "optimizer": type(engine.optimizer).__name__,
             "attention": getattr(engine.module.config, "_attn_implementation", None),
         }
     return found

@@ -26,8 +26,7 @@ def prompt_rows(manifest: Dict[str, Any], texts: List[str]) -> Dict[str, List[An
     return {
         "data_source": ["suite" for _ in texts],
         "prompt": [[{"role": "user", "content": text}] for text in texts],
-        "ability": ["none" for _ in texts],
-        "reward_model": [{"style": "rule", "ground_truth": ""} for _ in texts],
+        "reward_model": [{"ground_truth": ""} for _ in texts],
         "extra_info": [{"index": each, "scores": scores[each * group : (each + 1) * group]} for each in numbers],
     }
 
@@ -82,20 +81,15 @@ def _algorithm(manifest: Dict[str, Any]) -> Settings:
             "algorithm.gamma": ppo["discount"],
             "algorithm.lam": ppo["gae_lambda"],
             "algorithm.use_kl_in_reward": True,
-            "algorithm.kl_penalty": "kl",
             "algorithm.kl_ctrl.kl_coef": ppo["kl_coefficient"],
-            actor + "clip_ratio": ppo["clip_ratio"],
             actor + "clip_ratio_low": ppo["clip_ratio"],
             actor + "clip_ratio_high": ppo["clip_ratio"],
-            actor + "loss_agg_mode": "token-mean",
         }
     return {
         "algorithm.adv_estimator": "grpo",
         "algorithm.norm_adv_by_std_in_grpo": options["scale"],
         actor + "use_kl_loss": options["kl_coefficient"] > 0,
         actor + "kl_loss_coef": options["kl_coefficient"],
-        actor + "kl_loss_type": "low_var_kl",
-        actor + "clip_ratio": options["clip_low"],
         actor + "clip_ratio_low": options["clip_low"],
         actor + "clip_ratio_high": options["clip_high"],
         actor + "loss_agg_mode": "token-mean" if options["loss"] == "token" else "seq-mean-token-mean",
@@ -135,7 +129,6 @@ def _trained(manifest: Dict[str, Any], model: str, engine: str) -> Settings:
         model + "ppo_mini_batch_size": prompts // workload["optimizer_steps"],
         model + "ppo_micro_batch_size_per_gpu": manifest["work"]["micro_batch"],
         model + "ppo_epochs": workload["ppo_epochs"],
-        model + "grad_clip": optimizer["gradient_clip"],
         model + "optim.clip_grad": optimizer["gradient_clip"],
         model + "optim.lr": optimizer["learning_rate"],
         model + "optim.betas": [optimizer["beta1"], optimizer["beta2"]],

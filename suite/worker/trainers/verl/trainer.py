@@ -18,7 +18,6 @@ from suite.worker.trainers.verl.settings import settings
 from suite.worker.trainers.verl.work import notes, work_differences
 from suite.worker.trainers.verl.workspace import Workspace, write_plugins
 from suite.worker.vllm_common import CACHE_VARIABLE
-from suite.worker.world import World
 
 _CONFIGURATION = "ppo_trainer"
 
@@ -37,13 +36,8 @@ class VerlTrainer(LedTrainer):
             sys.path.insert(0, write_plugins(tempfile.mkdtemp()))
         super().import_all(device_type)
 
-    def __init__(self, manifest: Dict[str, Any], world: World) -> None:
-        self._space = Workspace(manifest, world)
-        try:
-            super().__init__(manifest, world)
-        except BaseException:
-            self._space.close()
-            raise
+    def check(self) -> None:
+        self._space = Workspace(self.manifest, self.world)
 
     def build(self) -> None:
         manifest, is_cpu = self.manifest, self.manifest["measure"]["device"] == "cpu"
@@ -84,12 +78,6 @@ class VerlTrainer(LedTrainer):
         self._queue.close()
         self._ray.shutdown()
         self._state.check_all_ran("verl", iterations)
-
-    def run(self, clock: NullClock, iterations: int) -> None:
-        try:
-            super().run(clock, iterations)
-        finally:
-            self._space.close()
 
     def _configuration(self) -> Any:
         """verl's own configuration with what the manifest says, checked by verl."""

@@ -8,7 +8,7 @@ machine, each with a Ray of its own, would both be job 1.
 import os
 import secrets
 import struct
-from typing import Any, Dict, Optional
+from typing import Any, Dict
 
 import torch
 
@@ -16,7 +16,7 @@ from suite.worker.asked import prompts_of_groups
 from suite.worker.manifest import asked_iterations, installed_version, learns_values
 from suite.worker.rank import ConfigError
 from suite.worker.trainers.ray_cluster import gathered
-from suite.worker.trainers.scratch import Guarded
+from suite.worker.trainers.scratch import guard
 from suite.worker.trainers.verl.settings import prompt_rows
 from suite.worker.world import World
 
@@ -29,37 +29,21 @@ _SOCKETS = "/tmp/rl-colocate-zmq-{}-*"
 
 
 class Workspace:
-    """``folders``: by part, the same on every node. Collective: made, and closed, by every rank at the same time."""
+    """``folders``: by part, the same on every node. Collective: made by every rank at the same time."""
 
     def __init__(self, manifest: Dict[str, Any], world: World) -> None:
-        """Raises ConfigError where a node cannot write it."""
         self.job: int = gathered(1 + secrets.randbelow(_JOBS), world)[0]
         self.path = os.path.join(_PARENT, "suite-verl-{:08x}".format(self.job))
         self.folders = {name: os.path.join(self.path, name) for name in _PARTS}
         self.folders["prompts"] = os.path.join(self.path, "prompts.parquet")
         #: of what trains, by verl's names
         self.parameters: Dict[str, int] = {}
-        self._guardian: Optional[Guarded] = None
-        error = None
         if world.local_rank == 0:
-            try:
-                self._write(manifest, world.rank == 0)
-            except OSError as problem:
-                error = "{}: {}".format(self.path, problem)
-        errors = [each for each in gathered(error, world) if each]
-        if errors:
-            self.close()
-            raise ConfigError("verl's files cannot be written: {}".format(errors[0]))
-
-    def close(self) -> None:
-        """Remove the folder on this node; nothing on ranks that did not write it."""
-        guardian, self._guardian = self._guardian, None
-        if guardian is not None:
-            guardian.close()
+            self._write(manifest, world.rank == 0)
 
     def _write(self, manifest: Dict[str, Any], is_first: bool) -> None:
         os.mkdir(self.path, 0o700)
-        self._guardian = Guarded(os.pathsep.join([self.path, _SOCKETS.format(struct.pack("<I", self.job).hex())]))
+        self.guardian = guard(os.pathsep.join([self.path, _SOCKETS.format(struct.pack("<I", self.job).hex())]))
         for name in _PARTS:
             os.mkdir(self.folders[name])
         if manifest["measure"]["device"] == "cpu":

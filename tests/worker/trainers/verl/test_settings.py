@@ -164,10 +164,9 @@ def test_its_folder_goes_with_the_rank_however_that_ends(tmp_path: Path, monkeyp
     another = tmp_path / "zmq-00000000-replica-0"
     for socket in (mine, another):
         socket.touch()
-    made._guardian.process.stdin.close()  # as the pipe of a killed rank is
+    made.guardian.process.stdin.close()  # as the pipe of a killed rank is
     wait_until(lambda: not Path(made.path).exists() and not mine.exists())
     assert another.exists()
-    made.close()
 
 
 class Engine:
