@@ -2,6 +2,7 @@
 the count of what was done, compared with the manifest."""
 
 import functools
+import itertools
 import math
 from collections import defaultdict
 from typing import Any, Callable, DefaultDict, Dict, List, Optional, Tuple
@@ -14,8 +15,8 @@ from suite.worker.rank import ConfigError
 from suite.worker.trainers.clock import NullClock
 from suite.worker.world import World
 
-#: a phase, and whether more pieces of it follow
-Piece = Tuple[str, bool]
+#: arguments of ``NullClock.phase``
+Piece = Tuple[Any, ...]
 
 
 class IterationState:
@@ -54,12 +55,9 @@ class IterationState:
         if self.iteration + 1 != iterations:
             raise ConfigError("{} ran {} iterations of {}".format(stack, self.iteration + 1, iterations))
 
-    def phased(
-        self, function: Callable[..., Any], phase: str, more: bool = False, detail: Optional[str] = None
-    ) -> Callable[..., Any]:
-        """The function, of which each call is a piece of ``phase``, and of ``detail`` in it (``NullClock.phase``)."""
-        inner = function if detail is None else self.detailed(function, detail)
-        return self.placed(inner, lambda *_, **__: (phase, more))
+    def phased(self, function: Callable[..., Any], phase: str, more: bool = False, alone: bool = False) -> Any:
+        """The function, of which each call is a piece of ``phase`` (``NullClock.phase``)."""
+        return self.placed(function, lambda *_, **__: (phase, more, alone))
 
     def placed(self, function: Callable[..., Any], where: Callable[..., Optional[Piece]]) -> Callable[..., Any]:
         """The function, of which a call is the piece that ``where`` says of its arguments; None: of no phase."""
@@ -74,6 +72,11 @@ class IterationState:
 
         return timed
 
+    def in_turn(self, function: Callable[..., Any], *pieces: Piece) -> Callable[..., Any]:
+        """The function, whose calls before training are these pieces in turn; in training it is of no phase."""
+        turns = itertools.cycle(pieces)
+        return self.placed(function, lambda *_, **__: next(turns) if self.collecting else None)
+
     def detailed(self, function: Callable[..., Any], name: str) -> Callable[..., Any]:
         @functools.wraps(function)
         def timed(*arguments: Any, **options: Any) -> Any:
@@ -82,15 +85,17 @@ class IterationState:
 
         return timed
 
-    def time_steps(self, accelerator: Any, stepper: Any, norm: Callable[[], Any] = lambda: None) -> None:
-        """Clocks around Accelerate's backward, in which DeepSpeed's engine steps, and around ``stepper``'s steps, which
-        are counted. ``norm``: of the last step's gradient, where it can be asked for."""
+    def time_steps(self, accelerator: Any, optimizer: Any, engine: Any = None) -> None:
+        """Clocks around Accelerate's backward and around steps, which are counted: those of ``engine`` where that is
+        DeepSpeed's, which steps inside of backward and is asked for the gradient's norm, else of ``optimizer``."""
+        norm = getattr(engine, "get_global_grad_norm", None)
+        stepper = optimizer if norm is None else engine
         accelerator.backward = self.detailed(accelerator.backward, "train/backward")
         stepper.step = self.detailed(stepper.step, "train/optimizer")
 
         def count(*_: Any, **__: Any) -> None:
             self.tally.optimizer_steps += 1
-            found = norm()
+            found = None if norm is None else norm()
             if found is not None:
                 self.values["gradient_norm"].append(float(found))
 

@@ -4,9 +4,9 @@ from typing import Any, Dict
 
 from suite.worker import hugging_face
 from suite.worker.deepspeed_json import engine_of, micro_batches, training_json
+from suite.worker.manifest import algorithm_of
 from suite.worker.vllm_common import memory_share
 
-ALGORITHMS = {"trl-grpo": "grpo", "trl-rloo": "rloo"}
 #: the suite's weighting of tokens by TRL's names: all of an optimizer step alike, or all samples alike
 _LOSSES = {"token": "dapo", "sequence": "grpo"}
 
@@ -14,12 +14,6 @@ _LOSSES = {"token": "dapo", "sequence": "grpo"}
 def uses_vllm(manifest: Dict[str, Any]) -> bool:
     """Whether vLLM generates, in each rank's process, and not transformers."""
     return bool(manifest["layout"].get("generation", "hf") == "vllm")
-
-
-def generates_sharded(manifest: Dict[str, Any]) -> bool:
-    """Whether ranks gather weights for each token, and so have to generate equally many."""
-    layout = manifest["layout"]
-    return bool(layout["zero_stage"] == 3 and not layout.get("gather_for_generation"))
 
 
 def passes(manifest: Dict[str, Any]) -> int:
@@ -35,7 +29,7 @@ def scores(manifest: Dict[str, Any]) -> bool:
     generated, unless it corrects for vLLM's log-probs (``grpo_trainer.py``, line 2643).
     """
     steps = manifest["workload"]["optimizer_steps"] * manifest["workload"]["ppo_epochs"]
-    return manifest["backend"]["name"] == "trl-rloo" or uses_vllm(manifest) or steps > 1
+    return algorithm_of(manifest)["name"] == "rloo" or uses_vllm(manifest) or steps > 1
 
 
 def training_arguments(manifest: Dict[str, Any], iterations: int, folder: str, parameters: int) -> Dict[str, Any]:
@@ -66,9 +60,10 @@ def training_arguments(manifest: Dict[str, Any], iterations: int, folder: str, p
 
 
 def _algorithm(manifest: Dict[str, Any]) -> Dict[str, Any]:
-    options = manifest["workload"]["algorithm"]["options"]
+    algorithm = algorithm_of(manifest)
+    options = algorithm["options"]
     common = {"beta": options["kl_coefficient"], "epsilon": options["clip_low"], "epsilon_high": options["clip_high"]}
-    if manifest["backend"]["name"] == "trl-rloo":
+    if algorithm["name"] == "rloo":
         return {**common, "normalize_advantages": False}
     scale = "group" if options["scale"] else "none"
     return {**common, "loss_type": _LOSSES[options["loss"]], "scale_rewards": scale}
@@ -81,7 +76,6 @@ def _generation(manifest: Dict[str, Any]) -> Dict[str, Any]:
     workload = manifest["workload"]
     return {
         "use_vllm": True,
-        "vllm_mode": "colocate",
         "vllm_max_model_length": workload["prompt_tokens"] + workload["new_tokens"],
         "generation_kwargs": {"ignore_eos": True, "detokenize": False},
         **memory_share(manifest, "vllm_gpu_memory_utilization"),
@@ -93,12 +87,6 @@ def _engine(manifest: Dict[str, Any], parameters: int) -> Dict[str, Any]:
     if engine == "deepspeed":
         return {"deepspeed": training_json(manifest, parameters)}
     if engine == "fsdp2":
-        return {
-            "fsdp": True,
-            "fsdp_config": {
-                "fsdp_version": 2,
-                "auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
-                "reshard_after_forward": True,
-            },
-        }
+        own = {"fsdp_version": 2, "auto_wrap_policy": "TRANSFORMER_BASED_WRAP", "reshard_after_forward": True}
+        return {"fsdp": True, "fsdp_config": own}
     return {}

@@ -12,8 +12,8 @@ from suite.worker.vllm_common import release
 
 def work_differences(manifest: Dict[str, Any]) -> Iterator[str]:
     """Where TRL's iteration does other work than the suite's own of the same manifest, one sentence each."""
-    is_rloo = manifest["backend"]["name"] == "trl-rloo"
-    workload = manifest["workload"]
+    algorithm = manifest["workload"]["algorithm"]
+    is_rloo, has_reference = algorithm["name"] == "rloo", algorithm["options"]["kl_coefficient"] > 0
     if not scores(manifest):
         yield "no scoring pass: the log-probs of the training pass stand for those of the policy that generated"
     if manifest["measure"]["device"] == "cpu":
@@ -27,18 +27,15 @@ def work_differences(manifest: Dict[str, Any]) -> Iterator[str]:
     yield "biases and norms have no weight decay"
     if manifest["work"].get("lengths"):
         yield "micro batches are padded to the longest response of all of a rank's samples"
-    if is_rloo and workload["algorithm"]["options"]["kl_coefficient"] > 0:
-        yield "kl is the mean log-ratio at scoring, as the suite's"
-    elif workload["algorithm"]["options"]["kl_coefficient"] > 0:
-        yield K3
+    if has_reference:
+        yield "kl is the mean log-ratio at scoring, as the suite's" if is_rloo else K3
     if uses_vllm(manifest) and not is_rloo:
         yield "the loss is corrected by the importance of vLLM's log-probs, TRL's default"
-    yield from _engine_differences(manifest)
+    yield from _engine_differences(manifest, engine_of(manifest), has_reference)
 
 
-def _engine_differences(manifest: Dict[str, Any]) -> Iterator[str]:
-    engine, precision = engine_of(manifest), manifest["measure"]["precision"]
-    has_reference = manifest["workload"]["algorithm"]["options"]["kl_coefficient"] > 0
+def _engine_differences(manifest: Dict[str, Any], engine: str, has_reference: bool) -> Iterator[str]:
+    precision = manifest["measure"]["precision"]
     if engine == "ddp" and manifest["layout"]["recompute"] == "none":
         yield "DDP looks for parameters without a gradient in each backward pass, transformers' default"
     if engine == "fsdp2" and has_reference:
@@ -59,16 +56,7 @@ def _engine_differences(manifest: Dict[str, Any]) -> Iterator[str]:
 def notes(manifest: Dict[str, Any], trainer: Any) -> Iterator[str]:
     versions = {name: installed_version(name) for name in ("trl", "transformers", "accelerate")}
     yield "TRL {trl} on transformers {transformers} and Accelerate {accelerate}, files unchanged".format(**versions)
-    yield (
-        "a subclass wraps get_batch_samples, _generate_and_score_completions, _generate_single_turn, "
-        "_get_per_token_logps_and_entropies, _calculate_rewards, compute_loss, _clip_grad_norm, "
-        "_maybe_log_save_evaluate, log, backward and the optimizer step, and runs each"
-    )
     yield "create_model_from_path is replaced: random weights from a configuration, for policy and reference"
-    yield "a tokenizer of numbers, whose special tokens lie behind the model's vocabulary, so that none is sampled"
-    yield "logged once an iteration, to nobody; progress is not printed, nothing is saved or evaluated"
-    yield "generation: one batch per rank; score and reference run in micro batches"
-    yield "reward is TRL's _calculate_rewards; advantages, padding, decoding and gathering of texts are in other"
     yield "transformers' {} attention; optimizer {}".format(
         getattr(trainer.model.config, "_attn_implementation", "eager"), trainer.args.optim.value
     )
@@ -79,10 +67,6 @@ def notes(manifest: Dict[str, Any], trainer: Any) -> Iterator[str]:
             "once for a whole generation" if gathers else "layer by layer for every token"
         )
     yield from bucket_notes(manifest)
-    yield from _generation_notes(manifest)
-
-
-def _generation_notes(manifest: Dict[str, Any]) -> Iterator[str]:
     is_cpu = manifest["measure"]["device"] == "cpu"
     if uses_vllm(manifest):
         yield (

@@ -13,7 +13,6 @@ import torch
 from torch import nn
 
 from suite.worker.asked import scores_of_own
-from suite.worker.rank import ConfigError
 from suite.worker.samples import Samples
 from suite.worker.trainers.iteration import IterationState, Piece, Tally, after, before
 
@@ -33,12 +32,10 @@ class Updates(IterationState):
         super().__init__(tally, on_end)
         self.padding = padding
         self.training = False
-        self.logprobs_calls = 0
         self.forward_pass = ExitStack()  # holds the detail that is open from a forward pass to its backward pass
 
     def begin(self) -> None:
         self.end()
-        self.logprobs_calls = 0
         super().begin()
 
     def end(self) -> None:
@@ -52,10 +49,7 @@ def batches(loader: Any, state: Updates) -> Iterator[Any]:
     found = iter(loader)
     while True:
         state.begin()
-        batch = next(found, None)
-        if batch is None:
-            raise ConfigError("TRL asked for more prompts than its iterations have")
-        yield batch
+        yield next(found)
 
 
 def time_functions(module: Any, trainer: Any, state: Updates) -> None:
@@ -81,13 +75,6 @@ def time_functions(module: Any, trainer: Any, state: Updates) -> None:
         state.forward_pass.enter_context(state.clock.detail("train/forward"))
         return None
 
-    def logprobs_are_of(*_: Any, **__: Any) -> Optional[Piece]:
-        """Lines 703 and 714: the policy's out of generation's logits, then the reference's; in the loss, 823."""
-        if not state.collecting:
-            return None
-        state.logprobs_calls += 1
-        return ("score", True) if state.logprobs_calls == 1 else ("reference", False)
-
     def judgement_is_of(model: Any, *_: Any, **__: Any) -> Piece:
         """The value model's pass (729), then the reward (733)."""
         return "reward" if model is trainer.reward_model else "score", False
@@ -97,17 +84,16 @@ def time_functions(module: Any, trainer: Any, state: Updates) -> None:
     module.unwrap_model_for_generation = timed_generation
     after(module, "batch_generation", note_samples)
     module.forward = state.placed(module.forward, forward_is_of)
-    module.selective_log_softmax = state.placed(module.selective_log_softmax, logprobs_are_of)
+    # lines 703 and 714: the policy's out of generation's logits, then the reference's; in the loss, 823
+    module.selective_log_softmax = state.in_turn(module.selective_log_softmax, ("score", True), ("reference", False))
     module.get_reward = state.placed(module.get_reward, judgement_is_of)
 
 
 def time_methods(trainer: Any, state: Updates) -> None:
     """Put clocks around what ``train`` does with its accelerator, optimizer and engine."""
-    accelerator, engine = trainer.accelerator, trainer.model
-    if hasattr(engine, "get_global_grad_norm"):
-        state.time_steps(accelerator, engine, engine.get_global_grad_norm)
-    else:  # below Accelerate's, which does nothing between steps
-        state.time_steps(accelerator, trainer.optimizer.optimizer)
+    accelerator = trainer.accelerator
+    # the optimizer below Accelerate's, which does nothing between steps
+    state.time_steps(accelerator, trainer.optimizer.optimizer, trainer.model)
 
     def begin_training(*_: Any, **__: Any) -> None:
         """Line 810: with the first micro batch."""

@@ -1,20 +1,25 @@
 """TRL's PPO trainer, the last there was, with drawn models and a reward that costs nothing."""
 
 import tempfile
-from typing import Any, Dict, Optional
+from typing import Any, Dict
 
 import torch
 from torch import nn
 
 from suite.worker.asked import prompts_of_groups
-from suite.worker.deepspeed_json import engine_of, uses_deepspeed
+from suite.worker.deepspeed_json import uses_deepspeed
 from suite.worker.hugging_face import training_arguments
 from suite.worker.manifest import asked_iterations
 from suite.worker.trainers import drawn_model
 from suite.worker.trainers.base import Trainer
 from suite.worker.trainers.clock import NullClock
 from suite.worker.trainers.iteration import Tally, finite
-from suite.worker.trainers.on_accelerate import DEEPSPEED_ON_CPU, apply_shims, check_engine, check_ranks, set_variables
+from suite.worker.trainers.on_accelerate import (
+    check_engine,
+    check_ranks,
+    set_variables,
+    shims_of_deepspeed_on_cpu,
+)
 from suite.worker.trainers.trl_ppo.hooks import LOGGED, Scores, Updates, time_functions, time_methods
 from suite.worker.trainers.trl_ppo.work import notes, work_differences
 from suite.worker.world import World
@@ -32,14 +37,14 @@ class TrlPpo(Trainer):
 
     def __init__(self, manifest: Dict[str, Any], world: World) -> None:
         self._manifest, self._world = manifest, world
-        shims = apply_shims(DEEPSPEED_ON_CPU, manifest, world)
+        shims = tuple(shims_of_deepspeed_on_cpu(manifest))
         # one number a token, and padding by an id of its own behind them: no sampled token is taken for padding
         self._tokenizer = drawn_model.build_tokenizer(manifest["size"]["vocab"])
         self._tokenizer.add_special_tokens({"pad_token": "<padding>"})
         self._state = Updates(Tally(manifest, world), self._tokenizer.pad_token_id, self._end_iteration)
         self._trainer = self._build()
         check_ranks(self._trainer.accelerator, world)
-        check_engine(self._trainer.model, engine_of(manifest), manifest["layout"]["zero_stage"])
+        check_engine(self._trainer.model, manifest)
         self.notes = (*shims, *notes(manifest))
         self.work_differences = tuple(work_differences(manifest))
 
@@ -53,22 +58,23 @@ class TrlPpo(Trainer):
         state.check_all_ran("TRL", iterations)
 
     def _build(self) -> Any:
+        from datasets import Dataset
         from transformers import set_seed
         from trl.experimental.ppo import PPOConfig, PPOTrainer, ppo_trainer
 
-        manifest, seed = self._manifest, self._manifest["measure"]["seed"]
+        manifest, seed, device = self._manifest, self._manifest["measure"]["seed"], self._world.device
         iterations, folder = asked_iterations(manifest), tempfile.mkdtemp()
         with torch.device("meta"):
             bare = drawn_model.build_model(manifest["size"]), self._bare_value_model()
-        trained = sum(drawn_model.count_parameters(model.parameters())[1] for model in bare)
-        set_variables(manifest, folder, trained)
+        self._parameters = sum(drawn_model.count_parameters(model.parameters())[1] for model in bare)
+        set_variables(manifest, folder, self._parameters)
         arguments = PPOConfig(**ppo_config(manifest, iterations, folder))
         set_seed(seed)  # NumPy's too, which shuffles; TRL itself sets torch's alone
-        policy, reference = (drawn_model.draw_model(manifest["size"], seed, self._world.device) for _ in range(2))
+        policy, reference = (drawn_model.draw_model(manifest["size"], seed, device) for _ in range(2))
         value = self._bare_value_model()
-        drawn_model.draw_weights(value, seed, self._world.device)
-        both = (*policy.parameters(), *value.parameters())
-        self.total_parameters, self.trainable_parameters = drawn_model.count_parameters(both)
+        drawn_model.draw_weights(value, seed, device)
+        # TRL's batches are dealt one ahead, and at the last one Accelerate would step after every micro batch
+        prompts = prompts_of_groups(manifest, iterations + 1).tolist()
         trainer = PPOTrainer(
             args=arguments,
             processing_class=self._tokenizer,
@@ -76,7 +82,7 @@ class TrlPpo(Trainer):
             ref_model=reference.requires_grad_(False).eval(),
             reward_model=Scores(manifest, self._world.rank, lambda: self._state.iteration),
             value_model=value,
-            train_dataset=self._prompts(iterations),
+            train_dataset=Dataset.from_dict({"input_ids": prompts}),
         )
         time_functions(ppo_trainer, trainer, self._state)
         time_methods(trainer, self._state)
@@ -90,29 +96,19 @@ class TrlPpo(Trainer):
         config.num_labels = 1
         return AutoModelForSequenceClassification.from_config(config)
 
-    def _prompts(self, iterations: int) -> Any:
-        """Those of all iterations, and of one more: TRL's batches are dealt one ahead, and at the last one Accelerate
-        would step after every micro batch."""
-        from datasets import Dataset
-
-        return Dataset.from_dict({"input_ids": prompts_of_groups(self._manifest, iterations + 1).tolist()})
-
     def _end_iteration(self) -> None:
-        counts = self._state.tally.counts(self.trainable_parameters, self.total_parameters)
-        self._state.clock.finish(counts, self._statistics())
+        """Statistics are TRL's, averaged over ranks already; the KL divergence is per token here, per sample there.
 
-    def _statistics(self) -> Dict[str, Optional[float]]:
-        """TRL's own, which it has averaged over ranks already; the KL divergence is per token here, per sample there.
-
-        It averages losses over as many places as all mini batches have micro batches, of which each fills its part.
+        TRL averages losses over as many places as all mini batches have micro batches, of which each fills its part.
         """
-        workload, logged = self._manifest["workload"], self._state.logged
-        stats = {name: logged[key] for name, key in LOGGED.items()}
+        state, workload = self._state, self._manifest["workload"]
+        stats = {name: state.logged[key] for name, key in LOGGED.items()}
         for name in ("policy_loss", "value_loss"):
             stats[name] *= workload["optimizer_steps"]
         stats["kl"] /= workload["new_tokens"]
         stats["loss"] = stats["policy_loss"] + workload["ppo"]["value_coefficient"] * stats["value_loss"]
-        return finite({**stats, "gradient_norm": self._state.mean("gradient_norm")})
+        stats["gradient_norm"] = state.mean("gradient_norm")
+        state.clock.finish(state.tally.counts(self._parameters, self._parameters), finite(stats))
 
 
 def ppo_config(manifest: Dict[str, Any], iterations: int, folder: str) -> Dict[str, Any]:
@@ -133,7 +129,6 @@ def ppo_config(manifest: Dict[str, Any], iterations: int, folder: str) -> Dict[s
         "num_ppo_epochs": workload["ppo_epochs"],
         "local_rollout_forward_batch_size": work["replica_rollouts"],
         "response_length": workload["new_tokens"],
-        "stop_token": None,
         "kl_coef": ppo["kl_coefficient"],
         "gamma": ppo["discount"],
         "lam": ppo["gae_lambda"],

@@ -40,11 +40,6 @@ def notes(manifest: Dict[str, Any]) -> Iterator[str]:
     yield "TRL {}, files unchanged: what its train calls is wrapped in the process and reports its phase edges".format(
         installed_version("trl")
     )
-    yield "score is the log-probs out of generation's logits and the value model's pass"
-    yield "reference is the reference's pass and its log-probs"
-    yield "reward is a module that gives the manifest's scores; KL penalty, advantages and statistics are in other"
-    yield "random weights from a configuration; padding has an id outside the vocabulary, which is never sampled"
-    yield "prompts are the suite's, in the order in which TRL's data loader shuffles those of all iterations"
     if manifest["workload"]["optimizer_steps"] > 1:
         yield (
             "Accelerate steps after each mini batch, because its variable for gradient accumulation says so; by TRL's "

@@ -9,7 +9,7 @@ _ENDLESS = 1e12
 
 
 def trlx_config(
-    manifest: Dict[str, Any], iterations: int, tokenizer_path: str, suppressed: List[int], trainer: str
+    manifest: Dict[str, Any], iterations: int, tokenizer_path: str, suppressed: List[int]
 ) -> Dict[str, Any]:
     """What ``TRLConfig.from_dict`` takes. An iteration is one call of ``make_experience`` and its optimizer steps.
 
@@ -29,7 +29,7 @@ def trlx_config(
             "checkpoint_interval": 10**9,
             "eval_interval": 10**9,
             "pipeline": "PromptPipeline",
-            "trainer": trainer,
+            "trainer": "AcceleratePPOTrainer",
             "tracker": None,
             "save_best": False,
             "save_optimizer": False,
@@ -72,3 +72,13 @@ def trlx_config(
             },
         },
     }
+
+
+def learn(trainer: Any, manifest: Dict[str, Any], texts: List[str], evaluated: int) -> None:
+    """As ``trlx.train`` goes on after it has built its trainer, with these prompts, and the first for evaluation."""
+    from trlx.utils.loading import get_pipeline
+
+    kind, longest = get_pipeline(trainer.config.train.pipeline), manifest["workload"]["prompt_tokens"]
+    trainer.add_prompt_pipeline(kind(texts, longest, trainer.tokenizer))
+    trainer.add_eval_pipeline(kind(texts[:evaluated], longest, trainer.tokenizer))
+    trainer.learn()

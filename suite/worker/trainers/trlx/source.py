@@ -15,6 +15,7 @@ from suite.worker.rank import ConfigError
 
 #: CarperAI/trlx, version 0.7.0: its last commit
 COMMIT = "3340c2f3a56d1d14fdd5f13ad575121fa26b6d92"
+VERSIONS = {"trlx": "0.7.0 ({})".format(COMMIT[:8])}
 #: names a checkout of trlx for an interpreter that has none installed
 SOURCE_VARIABLE = "SUITE_TRLX_SOURCE"
 #: SHA-256 over the Python files of that commit's package, as ``package_digest`` makes it
@@ -40,14 +41,11 @@ def trlx_problem() -> Optional[str]:
     """Why trlx cannot be measured with this interpreter, with what to do; None where it can."""
     wanted = "CarperAI/trlx at commit {}".format(COMMIT[:8])
     advice = "install {} without its dependencies, or name a checkout of it in {}".format(wanted, SOURCE_VARIABLE)
-    try:
-        folder = _package_folder()
-        if folder is None:
-            return "there is no trlx {}; {}".format(_where(), advice)
-        if package_digest(folder) == DIGEST:
-            return None
-    except OSError as error:
-        return "{} cannot be read ({}); {}".format(error.filename, error.strerror, advice)
+    folder = _package_folder()
+    if folder is None:
+        return "there is no trlx {}; {}".format(_where(), advice)
+    if package_digest(folder) == DIGEST:
+        return None
     return "the trlx in {} is not commit {}, or its files were changed; {}".format(folder, COMMIT[:8], advice)
 
 
@@ -76,17 +74,11 @@ def transformers_problem() -> Optional[str]:
 
 
 def _package_folder() -> Optional[str]:
-    """The folder of the package ``trlx``: below the named checkout, else where the import system finds it.
-
-    Raises OSError where the named checkout cannot be read.
-    """
+    """The folder of the package ``trlx``: below the named checkout, else where the import system finds it."""
     source = os.environ.get(SOURCE_VARIABLE)
     if source:
         folder = os.path.join(source, "trlx")
-        try:
-            return folder if "__init__.py" in os.listdir(folder) else None
-        except (FileNotFoundError, NotADirectoryError):
-            return None
+        return folder if os.path.isfile(os.path.join(folder, "__init__.py")) else None
     spec = importlib.util.find_spec("trlx")
     if spec is None or spec.origin is None:  # a folder of that name, such as a checkout, is no package
         return None

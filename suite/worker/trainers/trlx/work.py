@@ -48,18 +48,8 @@ def _training_differences(manifest: Dict[str, Any]) -> Iterator[str]:
 
 def notes(manifest: Dict[str, Any], attention: str) -> Iterator[str]:
     """What else a reader must know; ``attention`` as transformers names the implementation it chose."""
-    yield "trlx {}, files unchanged: a subclass in its own registry reports where its phases begin and end".format(
-        COMMIT[:8]
-    )
-    yield (
-        "the subclass wraps make_experience, generate, decode, loss, push_to_store, the reward function, the "
-        "tokenizer, the models' forward passes, logprobs_of_labels, backward and the optimizer step, and runs each"
-    )
-    yield "the subclass replaces get_arch (models from a configuration), evaluate, save and save_pretrained"
-    yield "tracking is left out"
-    yield "random weights from a configuration; a tokenizer of numbers, whose 3 special tokens are never sampled"
-    yield "generation: one batch per rank, Hugging Face generate; score and reference hold their log-probs"
-    yield "reward is the reward function alone; gathering, decoding, tokenising and the KL penalty are in other"
+    yield "trlx {}, files unchanged: a subclass reports where its phases begin and end".format(COMMIT[:8])
+    yield "the subclass replaces get_arch (models from a configuration), evaluate and save_pretrained"
     yield "torch.optim.AdamW as trlx makes it (not fused)"
     yield "transformers' {} attention, and its own GELU for GPT-2 shapes".format(attention)
     yield "torch.compile is off (TORCHDYNAMO_DISABLE): trlx compiles nothing, and DeepSpeed would only load it"

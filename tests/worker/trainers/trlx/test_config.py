@@ -66,7 +66,7 @@ def test_trlx_and_deepspeed_are_asked_for_the_manifests_work(size, backend, work
     layout = driver.layout(shape, workload, request)
     assert not layout_errors(shape, workload, layout) + driver.errors(shape, workload, layout, measure)
     manifest = trlx_body(backend, size, workload, layout, measure)
-    config = trlx_config.trlx_config(manifest, 10, "tokenizer", [7, 8, 9], "Trainer")
+    config = trlx_config.trlx_config(manifest, 10, "tokenizer", [7, 8, 9])
     train, method, generation = config["train"], config["method"], config["method"]["gen_kwargs"]
     expected = expected_counts(manifest["workload"], manifest["work"])
     assert method["num_rollouts"] * request.nodes * request.devices_per_node == expected["samples"]
@@ -108,7 +108,7 @@ def test_ddp_is_told_of_the_cpu_and_never_of_deepspeed() -> None:
     on_cpu = trlx_body("trlx-ddp", layout=request)
     on_gpu = trlx_body("trlx-ddp", "1.3B", find_workload("gpu-one"), request, CUDA)
     steps = "ACCELERATE_GRADIENT_ACCUMULATION_STEPS"
-    told = [accelerate_variables(manifest, None) for manifest in (on_cpu, on_gpu)]
+    told = [accelerate_variables(manifest, "unused") for manifest in (on_cpu, on_gpu)]
     assert told[0] == {"ACCELERATE_MIXED_PRECISION": "no", steps: "1", "ACCELERATE_USE_CPU": "true"}
     assert told[1] == {"ACCELERATE_MIXED_PRECISION": "bf16", steps: "4"}
 

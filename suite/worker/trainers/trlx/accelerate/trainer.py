@@ -3,8 +3,7 @@
 import inspect
 import math
 import tempfile
-from functools import partial
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List
 
 import torch
 import torch.distributed as dist
@@ -12,7 +11,7 @@ from torch import nn
 from transformers import AutoModelForCausalLM
 
 from suite.worker.asked import prompts_of_groups, score_samples
-from suite.worker.deepspeed_json import bucket_elements, engine_of, uses_deepspeed
+from suite.worker.deepspeed_json import bucket_elements, uses_deepspeed
 from suite.worker.loop import TRAIN_STATS
 from suite.worker.manifest import asked_iterations
 from suite.worker.rank import ConfigError
@@ -21,84 +20,65 @@ from suite.worker.trainers import drawn_model
 from suite.worker.trainers.base import Trainer
 from suite.worker.trainers.clock import NullClock
 from suite.worker.trainers.iteration import IterationState, Tally, finite
-from suite.worker.trainers.on_accelerate import apply_shims, check_engine, check_ranks, set_variables
+from suite.worker.trainers.on_accelerate import check_engine, check_ranks, set_variables
 from suite.worker.trainers.trlx.accelerate.hooks import TimedPPO
-from suite.worker.trainers.trlx.config import trlx_config
-from suite.worker.trainers.trlx.shims import TRLX_ACCELERATE
-from suite.worker.trainers.trlx.source import COMMIT, TESTED_TRANSFORMERS
+from suite.worker.trainers.trlx.config import learn, trlx_config
+from suite.worker.trainers.trlx.shims import shims_on_accelerate
+from suite.worker.trainers.trlx.source import TESTED_TRANSFORMERS, VERSIONS
 from suite.worker.trainers.trlx.work import notes, work_differences
 from suite.worker.world import World
-
-REGISTERED_NAME = "SuitePPOTrainer"
 
 
 class TrlxTrainer(Trainer):
     """``AcceleratePPOTrainer`` at one commit, with a drawn model and a tokenizer of numbers instead of a hub's."""
 
+    versions = VERSIONS
+
     def __init__(self, manifest: Dict[str, Any], world: World) -> None:
         self._manifest, self._world = manifest, world
-        self.versions = {"trlx": "0.7.0 ({})".format(COMMIT[:8])}
-        self._state = IterationState(Tally(manifest, world), self._end_iteration)
-        self.trainable_parameters = self.total_parameters = 0
+        self.state = IterationState(Tally(manifest, world), self._end_iteration)
         with tempfile.TemporaryDirectory() as folder:
             self._trainer = self._build(folder)
-        check_engine(self._trainer.model, engine_of(manifest), manifest["layout"]["zero_stage"])
-        policy = self._models()[0]
-        attention = getattr(policy.base_model.config, "_attn_implementation", "eager")
+        check_engine(self._trainer.model, manifest)
+        self._policy = self._trainer.accelerator.unwrap_model(self._trainer.model)
+        attention = getattr(self._policy.base_model.config, "_attn_implementation", "eager")
         self.notes += tuple(notes(manifest, attention))
         self.work_differences = tuple(work_differences(manifest))
 
     def run(self, clock: NullClock, iterations: int) -> None:
-        """As ``trlx.train`` goes on after it has built its trainer."""
         from trlx.utils import set_seed
-        from trlx.utils.loading import get_pipeline
 
         manifest, trainer = self._manifest, self._trainer
-        self._state.clock = clock
-        clock.watch(*(model.base_model for model in self._models()))
+        self.state.clock = clock
+        models = [self._policy, *([trainer.ref_model] if hasattr(trainer, "ref_model") else [])]
+        clock.watch(*(model.base_model for model in models))
         set_seed(manifest["measure"]["seed"])  # whatever building the model drew: equal seeds sample alike
         texts = drawn_model.as_text(prompts_of_groups(manifest, iterations), manifest["size"]["vocab"])
-        pipeline = partial(
-            get_pipeline(trainer.config.train.pipeline),
-            max_prompt_length=manifest["workload"]["prompt_tokens"],
-            tokenizer=trainer.tokenizer,
-        )
-        trainer.add_prompt_pipeline(pipeline(texts))
-        trainer.add_eval_pipeline(pipeline(texts[: self._world.world_size]))
-        trainer.learn()
+        learn(trainer, manifest, texts, self._world.world_size)
         trainer.end_iteration()
-        self._state.check_all_ran("trlx", iterations)
-
-    def _models(self) -> List[nn.Module]:
-        """trlx's policy, without its wrappers, and its reference where that is a model of its own."""
-        trainer = self._trainer
-        reference = getattr(trainer, "ref_model", None)
-        return [trainer.accelerator.unwrap_model(trainer.model)] + ([] if reference is None else [reference])
+        self.state.check_all_ran("trlx", iterations)
 
     def _build(self, folder: str) -> Any:
         from trlx.data.configs import TRLConfig
         from trlx.trainer import accelerate_ppo_trainer as module
         from trlx.utils import set_seed
-        from trlx.utils.loading import get_trainer
 
         manifest, vocab = self._manifest, self._manifest["size"]["vocab"]
         set_variables(manifest, folder, None)
-        self.notes = apply_shims(TRLX_ACCELERATE, manifest, self._world)
+        self.notes = tuple(shims_on_accelerate(manifest))
         drawn_model.write_tokenizer(folder, vocab)
-        iterations = asked_iterations(manifest)
         suppressed = sorted(drawn_model.special_ids(vocab).values())
-        config = TRLConfig.from_dict(trlx_config(manifest, iterations, folder, suppressed, REGISTERED_NAME))
-        config.train.trainer_kwargs = {"state": self._state}
-        _register(module.AcceleratePPOTrainer, self)
+        config = TRLConfig.from_dict(trlx_config(manifest, asked_iterations(manifest), folder, suppressed))
         set_seed(config.train.seed)
-        trainer = get_trainer(REGISTERED_NAME)(
-            config=config, reward_fn=self._reward, metric_fn=None, stop_sequences=[], **config.train.trainer_kwargs
-        )
-        module.logprobs_of_labels = trainer.timed_logprobs(module.logprobs_of_labels)
+        kind = type("SuitePPOTrainer", (TimedPPO, module.AcceleratePPOTrainer), {})
+        trainer = kind(config=config, owner=self, reward_fn=self._reward, metric_fn=None, stop_sequences=[])
+        # lines 445 and 446: the policy's, then the reference's; in the loss it is part of the forward pass
+        pieces = ("score", False), ("reference", False)
+        module.logprobs_of_labels = self.state.in_turn(module.logprobs_of_labels, *pieces)
         return trainer
 
     def build_policy(self) -> nn.Module:
-        """What trlx's ``get_arch`` is asked for: the policy with its value head, and the reference where it is full."""
+        """The policy with its value head."""
         from trlx.models.modeling_ppo import AutoModelForCausalLMWithHydraValueHead as Hydra
 
         is_hydra = self._manifest["workload"]["reference"] == "hydra"
@@ -128,12 +108,20 @@ class TrlxTrainer(Trainer):
             model.to(torch.bfloat16 if precision == "bf16" else torch.float16)
         return model.requires_grad_(False)
 
-    def note_policy(self, model: nn.Module, plugin: Any) -> None:
-        """Count the policy's parameters once trlx froze what does not train, and bound ZeRO's buckets by them."""
+    def accept(self, accelerator: Any, model: nn.Module) -> None:
+        """Count the policy's parameters once trlx froze what does not train, and bound ZeRO's buckets by them.
+
+        Raises ConfigError unless Accelerate runs the ranks, the device and the kind of engine that were asked for.
+        """
+        check_ranks(accelerator, self._world)
+        is_deepspeed, kind = uses_deepspeed(self._manifest), accelerator.distributed_type.value
+        if (kind == "DEEPSPEED") != is_deepspeed:
+            name = self._manifest["backend"]["name"]
+            raise ConfigError("{} was asked for, but Accelerate runs {}".format(name, kind))
         own = [parameter for name, parameter in model.named_parameters() if not name.startswith("frozen_head.")]
         self.total_parameters, self.trainable_parameters = drawn_model.count_parameters(own)
-        if plugin is not None:
-            zero = plugin.deepspeed_config["zero_optimization"]
+        if is_deepspeed:
+            zero = accelerator.state.deepspeed_plugin.deepspeed_config["zero_optimization"]
             zero["reduce_bucket_size"] = bucket_elements(self._manifest, self.trainable_parameters)
 
     def _draw(self, model: nn.Module) -> None:
@@ -144,20 +132,10 @@ class TrlxTrainer(Trainer):
         responses = torch.empty(len(outputs), 0) if reward["kind"] == "constant" else drawn_model.as_tokens(outputs)
         return score_samples(reward, Samples.even(responses, 0), seed=0).tolist()
 
-    def check_accelerator(self, accelerator: Any) -> None:
-        """Raise ConfigError unless Accelerate runs the ranks, the device and the kind of engine that were asked for."""
-        check_ranks(accelerator, self._world)
-        name, kind = self._manifest["backend"]["name"], accelerator.distributed_type.value
-        if (kind == "DEEPSPEED") != uses_deepspeed(self._manifest):
-            raise ConfigError("{} was asked for, but Accelerate runs {}".format(name, kind))
-
     def _end_iteration(self) -> None:
-        counts = self._state.tally.counts(self.trainable_parameters, self.total_parameters)
-        self._state.clock.finish(counts, self._statistics(counts))
-
-    def _statistics(self, counts: Dict[str, int]) -> Dict[str, Optional[float]]:
-        """Means over replicas; the KL divergence from the rewards, which are the score less the KL penalty."""
-        state = self._state
+        """Statistics are means over replicas; the KL divergence is from the rewards: the scores less the penalty."""
+        state = self.state
+        counts = state.tally.counts(self.trainable_parameters, self.total_parameters)
         sums = [sum(map(float, state.values[name])) for name in ("scores", "rewards")]
         own = [*sums, *map(state.mean, TRAIN_STATS)]
         totals = torch.tensor(own, dtype=torch.float64, device=self._world.device)
@@ -166,7 +144,7 @@ class TrlxTrainer(Trainer):
         stats = dict(zip(TRAIN_STATS, (totals[2:] / self._world.world_size).tolist()))
         penalty = self._manifest["workload"]["ppo"]["kl_coefficient"] * counts["response_tokens"]
         stats.update(kl=(scores - rewards) / penalty if penalty else math.nan, reward=scores / counts["samples"])
-        return finite(stats)
+        state.clock.finish(counts, finite(stats))
 
 
 def build_model(size: Dict[str, Any]) -> Any:
@@ -186,21 +164,3 @@ def build_model(size: Dict[str, Any]) -> Any:
     model = AutoModelForCausalLM.from_config(config).eval()
     model.config.architectures = [type(model).__name__]  # as a saved model says; trlx chooses its branch by it
     return model
-
-
-def _register(base: type, owner: TrlxTrainer) -> None:
-    from trlx.trainer import register_trainer
-
-    models = iter((owner.build_policy, owner.build_reference))
-
-    @register_trainer(REGISTERED_NAME)
-    class SuitePPOTrainer(TimedPPO, base):
-        def get_arch(self, config: Any) -> nn.Module:
-            """From a configuration; asked once more where the reference is a full copy."""
-            return next(models)()
-
-        def setup_model(self) -> nn.Module:
-            owner.check_accelerator(self.accelerator)
-            model = super().setup_model()
-            owner.note_policy(model, self.accelerator.state.deepspeed_plugin)
-            return model

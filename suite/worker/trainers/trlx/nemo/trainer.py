@@ -11,69 +11,55 @@ from suite.worker.manifest import asked_iterations
 from suite.worker.trainers.base import Trainer
 from suite.worker.trainers.clock import NullClock
 from suite.worker.trainers.iteration import IterationState, Tally
-from suite.worker.trainers.on_accelerate import apply_shims
-from suite.worker.trainers.trlx.nemo import config as trlx_nemo_config
+from suite.worker.trainers.trlx.config import learn
+from suite.worker.trainers.trlx.nemo.config import end_id, megatron_config, nemo_trlx_config, padded_vocabulary
 from suite.worker.trainers.trlx.nemo.hooks import TimedNeMoPPO
-from suite.worker.trainers.trlx.shims import TRLX_NEMO
-from suite.worker.trainers.trlx.source import COMMIT
+from suite.worker.trainers.trlx.shims import shim_without_git
+from suite.worker.trainers.trlx.source import COMMIT, VERSIONS
 from suite.worker.world import World
 
-REGISTERED_NAME = "SuiteNeMoPPOTrainer"
 _END = "<eos>"
 
 
 class TrlxNemoTrainer(Trainer):
     """``NeMoPPOTrainer`` at one commit, with random weights and a tokenizer of numbers instead of a hub's."""
 
+    versions = VERSIONS
+
     def __init__(self, manifest: Dict[str, Any], world: World) -> None:
         """Builds trainer and model; optimizer and groups come with ``run``. Raises ConfigError for what cannot be."""
         self._manifest, self._world = manifest, world
-        self.versions = {"trlx": "0.7.0 ({})".format(COMMIT[:8])}
-        shims = apply_shims(TRLX_NEMO, manifest, world)
+        shims = shim_without_git("trlx.trainer.nemo_ppo_trainer")
         self.notes = (*lead_lightning(world), *_notes(), *shims)
         self.work_differences = tuple(work_differences(manifest))
         leader = world.rank % manifest["layout"]["tensor"] == 0
         self._state = IterationState(Tally(manifest, world, leader), self._end_iteration)
-        self._padded_vocab = trlx_nemo_config.padded_vocabulary(manifest["size"], manifest["layout"])
-        self._counted = (0, 0)
+        self._padded_vocab = padded_vocabulary(manifest["size"], manifest["layout"])
         self._trainer = self._build(tempfile.mkdtemp())  # NeMo keeps log files open in it as long as the run
 
     def run(self, clock: NullClock, iterations: int) -> None:
-        """As ``trlx.train`` goes on after it has built its trainer; the evaluation at its end gets one prompt."""
-        from trlx.utils.loading import get_pipeline
-
-        trainer, prompt_tokens = self._trainer, self._manifest["workload"]["prompt_tokens"]
+        """The evaluation at trlx's end gets one prompt."""
         self._state.clock = clock
         # words of all replicas' prompts; the end token, which would end the attention, becomes an ordinary one
-        ordinary = trlx_nemo_config.end_id(self._manifest["size"]["vocab"])
-        rows = prompts_of_groups(self._manifest, iterations) % ordinary
-        texts = [" ".join(map(str, row)) for row in rows.tolist()]
-        pipeline = get_pipeline(trainer.config.train.pipeline)
-        trainer.add_prompt_pipeline(pipeline(texts, prompt_tokens, trainer.tokenizer))
-        trainer.add_eval_pipeline(pipeline(texts[:1], prompt_tokens, trainer.tokenizer))
-        trainer.learn()
-        trainer.check_closed()
+        rows = prompts_of_groups(self._manifest, iterations) % end_id(self._manifest["size"]["vocab"])
+        learn(self._trainer, self._manifest, [" ".join(map(str, row)) for row in rows.tolist()], 1)
+        self._trainer.check_closed()
         self._state.check_all_ran("trlx", iterations)
 
     def _build(self, folder: str) -> Any:
         from trlx.data.configs import TRLConfig
-        from trlx.trainer import register_trainer
         from trlx.trainer.nemo_ppo_trainer import NeMoPPOTrainer
         from trlx.utils import set_seed
 
-        manifest = self._manifest
-        self.configuration = trlx_nemo_config.megatron_config(manifest, folder, os.path.join(folder, "logs"))
+        manifest, iterations = self._manifest, asked_iterations(self._manifest)
+        self.configuration = megatron_config(manifest, folder, os.path.join(folder, "logs"))
         write_tokenizer(folder, manifest["size"]["vocab"])
         megatron_file = os.path.join(folder, "megatron.yaml")
         with open(megatron_file, "w", encoding="utf-8") as file:
             json.dump(self.configuration, file)  # YAML is more than JSON
-        iterations = asked_iterations(manifest)
-        config = TRLConfig.from_dict(
-            trlx_nemo_config.nemo_trlx_config(manifest, iterations, megatron_file, folder, REGISTERED_NAME)
-        )
-        kind = register_trainer(REGISTERED_NAME)(type(REGISTERED_NAME, (TimedNeMoPPO, NeMoPPOTrainer), {}))
+        config = TRLConfig.from_dict(nemo_trlx_config(manifest, iterations, megatron_file, folder))
         set_seed(config.train.seed)
-        return kind(
+        return type("SuiteNeMoPPOTrainer", (TimedNeMoPPO, NeMoPPOTrainer), {})(
             state=self._state,
             steps=manifest["workload"]["optimizer_steps"] * manifest["workload"]["ppo_epochs"],
             on_setup=self._check_setup,
@@ -136,7 +122,7 @@ def write_tokenizer(folder: str, vocab: int) -> None:
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
-    end = trlx_nemo_config.end_id(vocab)
+    end = end_id(vocab)
     tokenizer = Tokenizer(models.WordLevel({**{str(word): word for word in range(end)}, _END: end}, unk_token=_END))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tokenizer.decoder = decoders.WordPiece(prefix="##", cleanup=False)
@@ -206,11 +192,7 @@ def work_differences(manifest: Dict[str, Any]) -> Iterator[str]:
 
 
 def _notes() -> Iterator[str]:
-    yield "trlx {}, files unchanged: a subclass in its registry reports where phases begin and end".format(COMMIT[:8])
-    yield (
-        "the subclass wraps make_experience, generate, infer_logprobs_and_values, the schedule it runs, training_step, "
-        "offload_reference_model, offload_policy_model, the reward function and the optimizer step, and runs each"
-    )
+    yield "trlx {}, files unchanged: a subclass reports where phases begin and end".format(COMMIT[:8])
     yield "trlx evaluates at its end over one prompt, outside of every iteration; nothing is saved"
     yield "kl is trlx's own estimate (exp(r) - 1 - r); policy loss, value loss and gradient norm are not reported"
     yield 'reward scaling is off: the script\'s "ref" would turn a constant 0.5 into the clip value of 10'
