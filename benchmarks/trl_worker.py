@@ -28,6 +28,9 @@ from suite.worker.trainers.trl import trainer as trl_trainer
 from suite.worker.trainers.trl.hooks import TimedTrainer
 from suite.worker.world import World, join
 
+#: what the suite sets on TRL's trainer itself
+METHODS = ("_get_per_token_logps_and_entropies", "_calculate_rewards", "compute_loss", "_clip_grad_norm", "log")
+
 
 class Turns:
     """Gives each iteration to the next of several clocks or to TRL alone, and times it from outside."""
@@ -42,12 +45,12 @@ class Turns:
     def prepare(self, trainer: Any) -> None:
         """Everything that the suite sets on objects of TRL, and what is there before."""
         wrapped = getattr(trainer.accelerator, "deepspeed_engine_wrapped", None)
-        places = trainer.accelerator, getattr(wrapped, "engine", trainer.optimizer)
+        steps = (trainer.accelerator, "backward"), (getattr(wrapped, "engine", trainer.optimizer), "step")
+        places = [*steps, *((trainer, name) for name in METHODS)]
         for is_timed in (False, True):
             if is_timed:
-                trainer._time_steps()
-            found = zip(places, ("backward", "step"), strict=True)
-            self._hooks[is_timed] = [(owner, name, vars(owner).get(name, ABSENT)) for owner, name in found]
+                trainer.time_calls()
+            self._hooks[is_timed] = [(owner, name, vars(owner).get(name, ABSENT)) for owner, name in places]
         self._watched = WatchedTurns(self._clocks["clock"], (trainer.model, trainer.ref_model))
         self._classes = {True: type(trainer), False: alone(type(trainer).__mro__[2])}
 

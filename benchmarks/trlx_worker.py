@@ -78,7 +78,6 @@ class Turns:
         self.begun += 1
         trainer.put_hooks(self._name != ALONE)
         trainer.iteration_state.clock = self._clocks.get(self._name, trainer.iteration_state.clock)
-        trainer.iteration_state.iteration = -1  # the subclass would end an iteration that this has ended
         meet(self._world)
         self._began = time.perf_counter()
 

@@ -1,5 +1,4 @@
-"""Trainers on Accelerate: what ``accelerate launch`` would set for a rank, and what they really run on, held against
-what was asked for: ranks, device, engine and its sharding.
+"""Trainers on Accelerate: what ``accelerate launch`` would set for a rank, and whether they run on what was asked for.
 
 Accelerate changes some of it without a word: on a CPU it makes DDP of FSDP2 and of DeepSpeed.
 """

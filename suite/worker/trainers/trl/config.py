@@ -39,8 +39,9 @@ def training_arguments(manifest: Dict[str, Any], iterations: int, folder: str, p
     because the model knows no special token.
     """
     workload, work, measure = manifest["workload"], manifest["work"], manifest["measure"]
-    steps = workload["optimizer_steps"] * workload["ppo_epochs"]
-    return {
+    steps, engine = workload["optimizer_steps"] * workload["ppo_epochs"], engine_of(manifest)
+    algorithm, options = algorithm_of(manifest)["name"], algorithm_of(manifest)["options"]
+    arguments = {
         **hugging_face.training_arguments(manifest, folder),
         "use_cpu": measure["device"] == "cpu",
         "gradient_accumulation_steps": micro_batches(manifest),
@@ -53,40 +54,23 @@ def training_arguments(manifest: Dict[str, Any], iterations: int, folder: str, p
         "bf16": measure["precision"] == "bf16",
         "gradient_checkpointing": manifest["layout"]["recompute"] == "full",
         "logging_steps": steps,  # once an iteration
-        **_algorithm(manifest),
-        **_generation(manifest),
-        **_engine(manifest, parameters),
+        "beta": options["kl_coefficient"],
+        "epsilon": options["clip_low"],
+        "epsilon_high": options["clip_high"],
     }
-
-
-def _algorithm(manifest: Dict[str, Any]) -> Dict[str, Any]:
-    algorithm = algorithm_of(manifest)
-    options = algorithm["options"]
-    common = {"beta": options["kl_coefficient"], "epsilon": options["clip_low"], "epsilon_high": options["clip_high"]}
-    if algorithm["name"] == "rloo":
-        return {**common, "normalize_advantages": False}
-    scale = "group" if options["scale"] else "none"
-    return {**common, "loss_type": _LOSSES[options["loss"]], "scale_rewards": scale}
-
-
-def _generation(manifest: Dict[str, Any]) -> Dict[str, Any]:
-    """vLLM colocated; ids go in and out, and no text."""
-    if not uses_vllm(manifest):
-        return {}
-    workload = manifest["workload"]
-    return {
-        "use_vllm": True,
-        "vllm_max_model_length": workload["prompt_tokens"] + workload["new_tokens"],
-        "generation_kwargs": {"ignore_eos": True, "detokenize": False},
-        **memory_share(manifest, "vllm_gpu_memory_utilization"),
-    }
-
-
-def _engine(manifest: Dict[str, Any], parameters: int) -> Dict[str, Any]:
-    engine = engine_of(manifest)
+    if algorithm == "rloo":
+        arguments["normalize_advantages"] = False
+    else:
+        arguments["loss_type"] = _LOSSES[options["loss"]]
+        arguments["scale_rewards"] = "group" if options["scale"] else "none"
+    if uses_vllm(manifest):  # colocated; ids go in and out, and no text
+        arguments["use_vllm"] = True
+        arguments["vllm_max_model_length"] = workload["prompt_tokens"] + workload["new_tokens"]
+        arguments["generation_kwargs"] = {"ignore_eos": True, "detokenize": False}
+        arguments.update(memory_share(manifest, "vllm_gpu_memory_utilization"))
     if engine == "deepspeed":
-        return {"deepspeed": training_json(manifest, parameters)}
-    if engine == "fsdp2":
+        arguments["deepspeed"] = training_json(manifest, parameters)
+    elif engine == "fsdp2":
         own = {"fsdp_version": 2, "auto_wrap_policy": "TRANSFORMER_BASED_WRAP", "reshard_after_forward": True}
-        return {"fsdp": True, "fsdp_config": own}
-    return {}
+        arguments.update(fsdp=True, fsdp_config=own)
+    return arguments

@@ -4,29 +4,30 @@ import importlib
 import tempfile
 from contextlib import nullcontext
 from functools import partial
-from typing import Any, Dict, List
+from typing import Any, Dict, Iterator, List
 
 import torch
 import torch.distributed as dist
 from torch.nn.utils.rnn import pad_sequence
 
 from suite.worker.asked import draw_prompts, prompts_of_groups, sample_lengths, scores_of_own
+from suite.worker.deepspeed_json import bucket_notes, engine_of, uses_deepspeed
 from suite.worker.generation import find_generator
 from suite.worker.hugging_face import write_configuration
-from suite.worker.manifest import algorithm_of, asked_iterations
+from suite.worker.manifest import algorithm_of, asked_iterations, installed_version
 from suite.worker.mismatch import mismatch
-from suite.worker.models import dtype_name
+from suite.worker.models import VOCABULARY_MULTIPLE, dtype_name
 from suite.worker.rank import ConfigError
 from suite.worker.samples import Samples
 from suite.worker.trainers import drawn_model
-from suite.worker.trainers.base import Trainer
+from suite.worker.trainers.base import K3, Trainer
 from suite.worker.trainers.clock import NullClock
 from suite.worker.trainers.iteration import IterationState, Tally, finite
 from suite.worker.trainers.on_accelerate import check_engine, check_ranks
 from suite.worker.trainers.trl import config as trl_config
 from suite.worker.trainers.trl.hooks import TimedTrainer
 from suite.worker.trainers.trl.shims import build_with_drawn_weights, shims_on_cpu, without_vllm
-from suite.worker.trainers.trl.work import notes, work_differences
+from suite.worker.vllm_common import release
 from suite.worker.world import World
 
 
@@ -88,7 +89,7 @@ class TrlTrainer(Trainer):
         trainer = _timed(getattr(module, name + "Trainer"))(
             state=self._state,
             passes=trl_config.passes(manifest),
-            on_start=self._start,
+            on_start=lambda: check_engine(self._trainer.model_wrapped, manifest),
             lengths=self._lengths,
             steps=self._steps,
             model=folder,
@@ -111,9 +112,6 @@ class TrlTrainer(Trainer):
         responses = pad_sequence([torch.tensor(ids) for ids in completion_ids], batch_first=True)
         samples = Samples(responses, [0] * len(responses), [len(ids) for ids in completion_ids])
         return scores_of_own(self._manifest, self._state.iteration, self._world.rank, samples).tolist()
-
-    def _start(self) -> None:
-        check_engine(self._trainer.model_wrapped, self._manifest)
 
     def _end_iteration(self) -> None:
         """Not in any timed phase: counting waits for the device."""
@@ -158,3 +156,64 @@ def _reduced(tensor: torch.Tensor, by: Any = dist.ReduceOp.SUM) -> torch.Tensor:
 
 def _timed(base: type) -> type:
     return type("Timed" + base.__name__, (TimedTrainer, base), {"_name": base._name})
+
+
+def work_differences(manifest: Dict[str, Any]) -> Iterator[str]:
+    """Where TRL's iteration does other work than the suite's own of the same manifest, one sentence each."""
+    algorithm = manifest["workload"]["algorithm"]
+    is_rloo, has_reference = algorithm["name"] == "rloo", algorithm["options"]["kl_coefficient"] > 0
+    if not trl_config.scores(manifest):
+        yield "no scoring pass: the log-probs of the training pass stand for those of the policy that generated"
+    if manifest["measure"]["device"] == "cpu":
+        yield "the output head computes log-probs for prompt positions too, on a CPU, in scoring and in training"
+    yield "the entropy of every token is computed in training, for TRL's statistics"
+    yield "responses are decoded to text, and texts of all ranks gathered, for TRL's log"
+    yield "statistics of the loss are reduced over ranks in each micro batch, and read from the device"
+    yield "the output head's log-probs are computed in chunks, so logits of a micro batch are never whole"
+    if manifest["size"]["vocab"] % VOCABULARY_MULTIPLE:
+        yield "the vocabulary is not padded to a multiple of {}".format(VOCABULARY_MULTIPLE)
+    yield "biases and norms have no weight decay"
+    if manifest["work"].get("lengths"):
+        yield "micro batches are padded to the longest response of all of a rank's samples"
+    if has_reference:
+        yield "kl is the mean log-ratio at scoring, as the suite's" if is_rloo else K3
+    if trl_config.uses_vllm(manifest) and not is_rloo:
+        yield "the loss is corrected by the importance of vLLM's log-probs, TRL's default"
+    engine, precision = engine_of(manifest), manifest["measure"]["precision"]
+    if engine == "ddp" and manifest["layout"]["recompute"] == "none":
+        yield "DDP looks for parameters without a gradient in each backward pass, transformers' default"
+    if engine == "fsdp2" and has_reference:
+        yield "the reference is sharded as one unit, so it is whole on every rank while it computes"
+    if engine == "fsdp2" and not trl_config.uses_vllm(manifest):
+        yield "every generated token gathers the weights of each block anew"
+    if engine == "deepspeed" and manifest["layout"]["zero_stage"] in (1, 2) and has_reference:
+        yield "the reference is whole on every rank, in an engine without ZeRO"
+    if engine != "deepspeed" and precision != "fp32":
+        yield "weights and optimizer states stay in fp32 and passes are cast, so gradients are in fp32 too"
+    if engine == "fsdp2" and precision != "fp32":
+        yield "what a pass gives, log-probs among it, is rounded to {0}, and gradients are reduced in {0}".format(
+            precision
+        )
+
+
+def notes(manifest: Dict[str, Any], trainer: Any) -> Iterator[str]:
+    versions = {name: installed_version(name) for name in ("trl", "transformers", "accelerate")}
+    yield "TRL {trl} on transformers {transformers} and Accelerate {accelerate}, files unchanged".format(**versions)
+    yield "create_model_from_path is replaced: random weights from a configuration, for policy and reference"
+    attention = trainer.model.config._attn_implementation
+    yield "transformers' {} attention; optimizer {}".format(attention, trainer.args.optim.value)
+    yield "FLOPs are those of the suite's own iteration: what TRL computes beyond them lowers its utilisation"
+    if uses_deepspeed(manifest) and manifest["layout"]["zero_stage"] == 3 and not trl_config.uses_vllm(manifest):
+        gathers = manifest["layout"].get("gather_for_generation")
+        how = "once for a whole generation" if gathers else "layer by layer for every token"
+        yield "ZeRO-3's weights are gathered {}, inside of generate".format(how)
+    yield from bucket_notes(manifest)
+    is_cpu = manifest["measure"]["device"] == "cpu"
+    if trl_config.uses_vllm(manifest):
+        said = "generation by {} in each rank's process, on dummy weights until the first sync, without a tokenizer"
+        yield said.format(release(manifest["measure"]["device"]))
+        if is_cpu:
+            yield "CPU patch: vLLM's linear layers keep their weights, so that new ones can be written"
+            yield "CPU patch: vLLM's cache has room for a rank's samples instead of a share of the memory, and is eager"
+    elif is_cpu:
+        yield "vLLM is hidden from TRL while it is imported, because it does not generate here"

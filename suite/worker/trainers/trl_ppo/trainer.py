@@ -1,27 +1,27 @@
 """TRL's PPO trainer, the last there was, with drawn models and a reward that costs nothing."""
 
 import tempfile
-from typing import Any, Dict
+from contextlib import ExitStack
+from typing import Any, Dict, Iterator
 
 import torch
 from torch import nn
 
 from suite.worker.asked import prompts_of_groups
-from suite.worker.deepspeed_json import uses_deepspeed
+from suite.worker.deepspeed_json import bucket_notes, uses_deepspeed
 from suite.worker.hugging_face import training_arguments
-from suite.worker.manifest import asked_iterations
+from suite.worker.manifest import asked_iterations, installed_version
 from suite.worker.trainers import drawn_model
 from suite.worker.trainers.base import Trainer
 from suite.worker.trainers.clock import NullClock
-from suite.worker.trainers.iteration import Tally, finite
+from suite.worker.trainers.iteration import IterationState, Tally, finite
 from suite.worker.trainers.on_accelerate import (
     check_engine,
     check_ranks,
     set_variables,
     shims_of_deepspeed_on_cpu,
 )
-from suite.worker.trainers.trl_ppo.hooks import LOGGED, Scores, Updates, time_functions, time_methods
-from suite.worker.trainers.trl_ppo.work import notes, work_differences
+from suite.worker.trainers.trl_ppo.hooks import LOGGED, Scores, time_functions, time_methods
 from suite.worker.world import World
 
 
@@ -38,10 +38,7 @@ class TrlPpo(Trainer):
     def __init__(self, manifest: Dict[str, Any], world: World) -> None:
         self._manifest, self._world = manifest, world
         shims = tuple(shims_of_deepspeed_on_cpu(manifest))
-        # one number a token, and padding by an id of its own behind them: no sampled token is taken for padding
-        self._tokenizer = drawn_model.build_tokenizer(manifest["size"]["vocab"])
-        self._tokenizer.add_special_tokens({"pad_token": "<padding>"})
-        self._state = Updates(Tally(manifest, world), self._tokenizer.pad_token_id, self._end_iteration)
+        self._state = IterationState(Tally(manifest, world), self._end_iteration)
         self._trainer = self._build()
         check_ranks(self._trainer.accelerator, world)
         check_engine(self._trainer.model, manifest)
@@ -73,19 +70,23 @@ class TrlPpo(Trainer):
         policy, reference = (drawn_model.draw_model(manifest["size"], seed, device) for _ in range(2))
         value = self._bare_value_model()
         drawn_model.draw_weights(value, seed, device)
+        # one number a token, and padding by an id of its own behind them: no sampled token is taken for padding
+        tokenizer = drawn_model.build_tokenizer(manifest["size"]["vocab"])
+        tokenizer.add_special_tokens({"pad_token": "<padding>"})
         # TRL's batches are dealt one ahead, and at the last one Accelerate would step after every micro batch
         prompts = prompts_of_groups(manifest, iterations + 1).tolist()
         trainer = PPOTrainer(
             args=arguments,
-            processing_class=self._tokenizer,
+            processing_class=tokenizer,
             model=policy,
             ref_model=reference.requires_grad_(False).eval(),
             reward_model=Scores(manifest, self._world.rank, lambda: self._state.iteration),
             value_model=value,
             train_dataset=Dataset.from_dict({"input_ids": prompts}),
         )
-        time_functions(ppo_trainer, trainer, self._state)
-        time_methods(trainer, self._state)
+        forward_pass = ExitStack()
+        time_functions(ppo_trainer, trainer, self._state, forward_pass)
+        time_methods(trainer, self._state, forward_pass)
         return trainer
 
     def _bare_value_model(self) -> nn.Module:
@@ -114,8 +115,7 @@ class TrlPpo(Trainer):
 def ppo_config(manifest: Dict[str, Any], iterations: int, folder: str) -> Dict[str, Any]:
     """What ``PPOConfig`` takes. One of its updates is an iteration: generation, scores, all optimizer steps.
 
-    Precision and the micro batches of a step are Accelerate's to know (``accelerate_variables``): by TRL's arguments
-    alone Accelerate would step once an epoch, however many mini batches were asked for.
+    Precision and the micro batches of a step are Accelerate's to know (``accelerate_variables``).
     """
     workload, work, ppo = manifest["workload"], manifest["work"], manifest["workload"]["ppo"]
     return {
@@ -140,3 +140,38 @@ def ppo_config(manifest: Dict[str, Any], iterations: int, folder: str) -> Dict[s
         "use_cpu": manifest["measure"]["device"] == "cpu" and not uses_deepspeed(manifest),
         "num_sample_generations": 0,
     }
+
+
+def work_differences(manifest: Dict[str, Any]) -> Iterator[str]:
+    """Where TRL's iteration does other work than the suite's own of the same manifest, one sentence each."""
+    workload, work, layout = (manifest[name] for name in ("workload", "work", "layout"))
+    if workload.get("critic") is None:
+        yield "values come from a second model of the policy's shape, trained beside it, in the place of a value head"
+    yield "the policy has no scoring pass: its log-probs come from generation's logits, which are kept for all samples"
+    yield "every pass of policy, reference and value model gives all hidden states; logits are of prompt positions too"
+    if work["replica_rollouts"] > work["micro_batch"]:
+        said = "a rank's {} rollouts go through value model and reference in one pass, not in micro batches of {}"
+        yield said.format(work["replica_rollouts"], work["micro_batch"])
+    yield "values of prompt positions are computed too, in score and in train"
+    yield "rewards are given on every rank for its own samples, not on the main one for all"
+    if layout["data"] > 1:
+        yield "advantages are whitened over a rank's own samples, not over all of them"
+    yield "entropy and other statistics are computed in every micro batch and gathered one by one at the end"
+    yield "Python's garbage is collected twice in every iteration"
+    if not uses_deepspeed(manifest):
+        yield "gradients are not clipped: TRL's PPO leaves that to DeepSpeed"
+        if manifest["measure"]["precision"] != "fp32":
+            yield "weights and gradients stay in fp32 and only the forward pass is cast; the reference computes in fp32"
+    elif layout["zero_stage"] < 3:
+        yield "the full reference copy is whole on every rank, in an engine of its own"
+
+
+def notes(manifest: Dict[str, Any]) -> Iterator[str]:
+    said = "TRL {}, files unchanged: what its train calls is wrapped in the process and reports its phase edges"
+    yield said.format(installed_version("trl"))
+    if manifest["workload"]["optimizer_steps"] > 1:
+        yield "Accelerate's variable for gradient accumulation has it step after each mini batch, and not once an epoch"
+    yield "transformers' sdpa attention; torch's fused AdamW as transformers makes it"
+    yield "torch.compile is off (TORCHDYNAMO_DISABLE): TRL compiles nothing, and DeepSpeed would only load it"
+    yield "FLOPs are those of the suite's own iteration: what TRL computes beyond them lowers its utilisation"
+    yield from bucket_notes(manifest)

@@ -1,8 +1,6 @@
 """The suite's clock at the phase edges of verl's own iteration, by wrapping methods of one trainer object.
 
-Edges, of verl 0.9.1 (``trainer/ppo/v1/trainer_base.py``): ``fit`` 412, ``prepare_step`` 1525, ``_compute_old_log_prob``
-1634, ``_compute_ref_log_prob`` 1695, ``_compute_values`` 1721, ``_compute_advantage`` 1743, ``_update_critic`` 1804,
-``_update_actor`` 1827; ``trainer_sync.py``: ``on_step_end`` and ``on_sample_end``.
+Their lines in verl 0.9.1 stand in docs/trainers/verl.md.
 """
 
 from typing import Any, Dict, Optional
@@ -78,7 +76,8 @@ class Steps(IterationState):
         if told is None:
             return {}
         own, engine, mask = (told[name] for name in ("old_log_probs", "rollout_log_probs", "response_mask"))
-        return {"rollout": mismatch(own, engine, mask.bool(), _itself, _itself)}
+        # one process has all samples: what it sums is whole
+        return {"rollout": mismatch(own, engine, mask.bool(), torch.clone, torch.clone)}
 
 
 def install(trainer: Any, state: Steps) -> None:
@@ -115,8 +114,3 @@ def same_rows(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether both hold the same rows equally often, in any order."""
     found = [each.cpu().long().unique(dim=0, return_counts=True) for each in (one, other)]
     return all(torch.equal(*pair) for pair in zip(*found))
-
-
-def _itself(tensor: torch.Tensor) -> torch.Tensor:
-    """The sum, or the largest, over the one process that has all samples."""
-    return tensor

