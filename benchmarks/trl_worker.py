@@ -28,9 +28,6 @@ from suite.worker.trainers.trl import trainer as trl_trainer
 from suite.worker.trainers.trl.hooks import TimedTrainer
 from suite.worker.world import World, join
 
-#: what the suite sets on TRL's trainer itself
-METHODS = ("_get_per_token_logps_and_entropies", "_calculate_rewards", "compute_loss", "_clip_grad_norm", "log")
-
 
 class Turns:
     """Gives each iteration to the next of several clocks or to TRL alone, and times it from outside."""
@@ -46,7 +43,8 @@ class Turns:
         """Everything that the suite sets on objects of TRL, and what is there before."""
         wrapped = getattr(trainer.accelerator, "deepspeed_engine_wrapped", None)
         steps = (trainer.accelerator, "backward"), (getattr(wrapped, "engine", trainer.optimizer), "step")
-        places = [*steps, *((trainer, name) for name in METHODS)]
+        own = "_get_per_token_logps_and_entropies", "_calculate_rewards", "compute_loss", "_clip_grad_norm", "log"
+        places = [*steps, *((trainer, name) for name in own)]
         for is_timed in (False, True):
             if is_timed:
                 trainer.time_calls()

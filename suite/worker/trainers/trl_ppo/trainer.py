@@ -146,7 +146,7 @@ def work_differences(manifest: Dict[str, Any]) -> Iterator[str]:
     """Where TRL's iteration does other work than the suite's own of the same manifest, one sentence each."""
     workload, work, layout = (manifest[name] for name in ("workload", "work", "layout"))
     if workload.get("critic") is None:
-        yield "values come from a second model of the policy's shape, trained beside it, in the place of a value head"
+        yield "values come from a second model of the policy's shape, trained and counted too, not from a value head"
     yield "the policy has no scoring pass: its log-probs come from generation's logits, which are kept for all samples"
     yield "every pass of policy, reference and value model gives all hidden states; logits are of prompt positions too"
     if work["replica_rollouts"] > work["micro_batch"]:
