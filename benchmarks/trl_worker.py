@@ -42,12 +42,13 @@ class Turns:
     def prepare(self, trainer: Any) -> None:
         """Everything that the suite sets on objects of TRL, and what is there before."""
         wrapped = getattr(trainer.accelerator, "deepspeed_engine_wrapped", None)
-        places = trainer.accelerator, getattr(wrapped, "engine", trainer.optimizer)
+        steps = (trainer.accelerator, "backward"), (getattr(wrapped, "engine", trainer.optimizer), "step")
+        own = "_get_per_token_logps_and_entropies", "_calculate_rewards", "compute_loss", "_clip_grad_norm", "log"
+        places = [*steps, *((trainer, name) for name in own)]
         for is_timed in (False, True):
             if is_timed:
-                trainer._time_steps()
-            found = zip(places, ("backward", "step"), strict=True)
-            self._hooks[is_timed] = [(owner, name, vars(owner).get(name, ABSENT)) for owner, name in found]
+                trainer.time_calls()
+            self._hooks[is_timed] = [(owner, name, vars(owner).get(name, ABSENT)) for owner, name in places]
         self._watched = WatchedTurns(self._clocks["clock"], (trainer.model, trainer.ref_model))
         self._classes = {True: type(trainer), False: alone(type(trainer).__mro__[2])}
 

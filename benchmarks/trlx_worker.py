@@ -78,7 +78,6 @@ class Turns:
         self.begun += 1
         trainer.put_hooks(self._name != ALONE)
         trainer.iteration_state.clock = self._clocks.get(self._name, trainer.iteration_state.clock)
-        trainer.iteration_state.iteration = -1  # the subclass would end an iteration that this has ended
         meet(self._world)
         self._began = time.perf_counter()
 
@@ -120,15 +119,16 @@ class TurnPPO(TimedPPO):
             elif name in vars(owner):
                 delattr(owner, name)
 
-    def _timed_reward(self, function: Any) -> Any:
-        self._foreign = self._attributes()  # the first hook of all is about to be set
-        return super()._timed_reward(function)
+    def time_calls(self) -> None:
+        self._foreign = self._attributes()
+        super().time_calls()
 
     def _attributes(self) -> list[tuple[Any, str, Any]]:
         from trlx.trainer import accelerate_ppo_trainer as module
 
         places = [
             (self, "reward_fn"),
+            (self, "decode"),
             (self.model, "forward"),
             (self.accelerator.unwrap_model(self.model), "forward_hydra"),
             (getattr(self, "ref_model", self.model), "forward"),
@@ -150,7 +150,7 @@ def alone(trlx_class: type) -> type:
         make_experience = TurnPPO.make_experience
         end_iteration = TurnPPO.end_iteration
         experience = trlx_class.make_experience
-        evaluate, save, save_pretrained = TimedPPO.evaluate, TimedPPO.save, TimedPPO.save_pretrained
+        evaluate, save_pretrained = TimedPPO.evaluate, TimedPPO.save_pretrained
 
     return AlonePPO
 

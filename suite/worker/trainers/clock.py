@@ -39,17 +39,11 @@ class NullClock(NullRecorder):
         yield
 
 
-#: a detail, the one it was inside of, and two readings of the device's time
-_Detail = Tuple[str, Optional[str], Any, Any]
-
-
 class PhaseClock(NullClock, Recorder):
-    """The engines' clock on a foreign iteration.
+    """The engines' clock on a foreign iteration, of which every rank writes an event for every phase.
 
-    Between phases lies work of the trainer's own, in which ranks drift apart. So a piece begins with a barrier too,
-    and the time a rank waits there counts as ``other``. A phase may come in pieces; its event is written when the last
-    one ends.
-    Every rank writes an event for every phase in each iteration, also for one it takes no part in (``alone``).
+    Between phases ranks drift apart in work of the trainer's own. So a piece begins with a barrier too, and the time a
+    rank waits there counts as ``other``. The event of a phase in pieces is written when the last one ends.
     """
 
     def __init__(self, *arguments: Any) -> None:
@@ -58,7 +52,8 @@ class PhaseClock(NullClock, Recorder):
         self._pieces: Dict[str, List[Tuple[float, float, Peaks]]] = {}
         self._open: Optional[Tuple[str, bool, float]] = None
         self._mark = marker(self._world.device.type)
-        self._details: List[_Detail] = []
+        #: of each, its name, that of the one it was inside of, and two readings of the device's time
+        self._details: List[Tuple[str, Optional[str], Any, Any]] = []
         self._nested_in: List[str] = []
 
     def begin(self, iteration: int) -> None:
@@ -110,11 +105,9 @@ class PhaseClock(NullClock, Recorder):
 
     def with_details(self, optional: Dict[str, Any]) -> Dict[str, Any]:
         """Further fields of the iteration's event, with the details where there are any."""
-        if not self._details:
-            return optional
         details = _sums(self._details)
         self._details.clear()
-        return {**optional, "details": details}
+        return {**optional, "details": details} if details else optional
 
     def beat(self) -> None:
         self._progress.beat()
@@ -144,7 +137,7 @@ def seconds_between(began: Any, ended: Any) -> float:
     return float(ended - began if isinstance(began, float) else began.elapsed_time(ended) / 1000.0)
 
 
-def _sums(details: List[_Detail]) -> Dict[str, float]:
+def _sums(details: List[Tuple[str, Optional[str], Any, Any]]) -> Dict[str, float]:
     """Seconds by name, without those of details inside."""
     sums: Dict[str, float] = {}
     for name, outer, began, ended in details:

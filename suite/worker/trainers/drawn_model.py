@@ -32,11 +32,9 @@ def special_ids(vocab: int) -> Dict[str, int]:
 
 
 def model_config(size: Dict[str, Any], has_special: bool = True) -> Any:
-    """The configuration of a manifest's ``size``: no dropout.
+    """The configuration of a manifest's ``size``, for transformers 5, of whose fields older ones pass over some.
 
-    For transformers 5, of whose fields older ones pass over some; vocabulary as in the manifest, without padding.
-    ``has_special``: the last ids are special tokens; else all are ordinary, and a tokenizer of ``vocab +
-    len(SPECIAL_TOKENS)`` has some that no model knows.
+    ``has_special``: the last ids are special tokens; else a tokenizer has them behind the vocabulary.
     """
     ids: Dict[str, Any] = special_ids(size["vocab"]) if has_special else {}
     return AutoConfig.for_model(
@@ -68,8 +66,7 @@ def build_model(size: Dict[str, Any], has_special: bool = True) -> Any:
 def draw_weights(model: nn.Module, seed: int, device: torch.device) -> None:
     """Normal weights of deviation 0.02, biases zero, norms one; each by its name, so that copies start equal.
 
-    Weights that transformers draws itself are not: it cannot where ZeRO-3 has partitioned them. They are drawn on
-    ``device`` wherever they lie, because another device's generator draws other numbers.
+    They are drawn on ``device`` wherever they lie, because another device's generator draws other numbers.
     """
     for name, parameter in model.named_parameters():
         with whole([parameter], writes=True):

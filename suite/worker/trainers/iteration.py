@@ -2,9 +2,11 @@
 the count of what was done, compared with the manifest."""
 
 import functools
+import itertools
 import math
 from collections import defaultdict
-from typing import Any, Callable, DefaultDict, Dict, List, Optional, Tuple
+from contextlib import nullcontext
+from typing import Any, Callable, ContextManager, DefaultDict, Dict, List, Optional, Tuple
 
 import torch
 import torch.distributed as dist
@@ -14,8 +16,8 @@ from suite.worker.rank import ConfigError
 from suite.worker.trainers.clock import NullClock
 from suite.worker.world import World
 
-#: a phase, and whether more pieces of it follow
-Piece = Tuple[str, bool]
+#: arguments of ``NullClock.phase``
+Piece = Tuple[Any, ...]
 
 
 class IterationState:
@@ -25,8 +27,8 @@ class IterationState:
         self.clock = NullClock()
         self.tally, self._on_end = tally, on_end
         self.iteration = -1
-        #: whether samples are still made and scored, and not yet trained on
-        self.collecting = False
+        #: whether one is under way; whether its samples are still made and scored; whether they are trained on
+        self.is_running = self.collecting = self.training = False
         #: by name, what the stack itself says of the iteration
         self.logged: Dict[str, Any] = {}
         #: by name, numbers noted one by one, or tensors still being computed
@@ -37,10 +39,25 @@ class IterationState:
         self.tally.clear()
         self.logged.clear()
         self.values.clear()
-        self.collecting = True
+        self.is_running = self.collecting = True
         self.clock.begin(self.iteration)
 
+    def begin_training(self, *_: Any, **__: Any) -> None:
+        """Of this iteration, at the first of all calls."""
+        if self.collecting:
+            self.collecting, self.training = False, True
+            self.clock.open("train")
+
+    def end_training(self, *_: Any, **__: Any) -> None:
+        """At the first of all calls."""
+        if self.training:
+            self.training = False
+            self.clock.close()
+
     def end(self) -> None:
+        """Of the iteration, and of its training where that goes on."""
+        self.end_training()
+        self.is_running = False
         self.clock.stop()
         self._on_end()
 
@@ -54,67 +71,75 @@ class IterationState:
         if self.iteration + 1 != iterations:
             raise ConfigError("{} ran {} iterations of {}".format(stack, self.iteration + 1, iterations))
 
-    def phased(
-        self, function: Callable[..., Any], phase: str, more: bool = False, detail: Optional[str] = None
-    ) -> Callable[..., Any]:
-        """The function, of which each call is a piece of ``phase``, and of ``detail`` in it (``NullClock.phase``)."""
-        inner = function if detail is None else self.detailed(function, detail)
-        return self.placed(inner, lambda *_, **__: (phase, more))
+    def phased(self, function: Callable[..., Any], phase: str, more: bool = False, alone: bool = False) -> Any:
+        """The function, of which each call is a piece of ``phase`` (``NullClock.phase``)."""
+        return self.placed(function, lambda *_, **__: (phase, more, alone))
 
     def placed(self, function: Callable[..., Any], where: Callable[..., Optional[Piece]]) -> Callable[..., Any]:
         """The function, of which a call is the piece that ``where`` says of its arguments; None: of no phase."""
 
-        @functools.wraps(function)
-        def timed(*arguments: Any, **options: Any) -> Any:
+        def entered(*arguments: Any, **options: Any) -> ContextManager[None]:
             piece = where(*arguments, **options)
-            if piece is None:
-                return function(*arguments, **options)
-            with self.clock.phase(*piece):
-                return function(*arguments, **options)
+            return nullcontext() if piece is None else self.clock.phase(*piece)
 
-        return timed
+        return _within(entered, function)
+
+    def in_turn(self, function: Callable[..., Any], *pieces: Piece) -> Callable[..., Any]:
+        """The function, whose calls before training are these pieces in turn; in training it is of no phase."""
+        turns = itertools.cycle(pieces)
+        return self.placed(function, lambda *_, **__: next(turns) if self.collecting else None)
 
     def detailed(self, function: Callable[..., Any], name: str) -> Callable[..., Any]:
-        @functools.wraps(function)
-        def timed(*arguments: Any, **options: Any) -> Any:
-            with self.clock.detail(name):
-                return function(*arguments, **options)
+        return _within(lambda *_, **__: self.clock.detail(name), function)
 
-        return timed
-
-    def time_steps(self, accelerator: Any, stepper: Any, norm: Callable[[], Any] = lambda: None) -> None:
-        """Clocks around Accelerate's backward, in which DeepSpeed's engine steps, and around ``stepper``'s steps, which
-        are counted. ``norm``: of the last step's gradient, where it can be asked for."""
+    def time_steps(self, accelerator: Any, optimizer: Any, engine: Any = None) -> None:
+        """Clocks around Accelerate's backward and around steps, which are counted: those of ``engine`` where that is
+        DeepSpeed's, which steps inside of backward and is asked for the gradient's norm, else of ``optimizer``."""
+        norm = getattr(engine, "get_global_grad_norm", None)
+        stepper = optimizer if norm is None else engine
         accelerator.backward = self.detailed(accelerator.backward, "train/backward")
         stepper.step = self.detailed(stepper.step, "train/optimizer")
 
         def count(*_: Any, **__: Any) -> None:
             self.tally.optimizer_steps += 1
-            found = norm()
+            found = None if norm is None else norm()
             if found is not None:
                 self.values["gradient_norm"].append(float(found))
 
         after(stepper, "step", count)
 
 
+def _within(entered: Callable[..., ContextManager[Any]], function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, each call of which is in what ``entered`` gives of its arguments."""
+
+    @functools.wraps(function)
+    def timed(*arguments: Any, **options: Any) -> Any:
+        with entered(*arguments, **options):
+            return function(*arguments, **options)
+
+    return timed
+
+
 def before(owner: Any, name: str, do: Callable[..., Any]) -> None:
     """Have this object, or module, call ``do`` with the arguments of each call of what has this name, ahead of it."""
-    _around(owner, name, do, lambda *_, **__: None)
-
-
-def after(owner: Any, name: str, do: Callable[..., Any]) -> None:
-    """As ``before``, once the call is over: with what it gave, and then with its arguments."""
-    _around(owner, name, lambda *_, **__: None, do)
-
-
-def _around(owner: Any, name: str, first: Callable[..., Any], then: Callable[..., Any]) -> None:
     function = getattr(owner, name)
 
     @functools.wraps(function)
     def wrapped(*arguments: Any, **options: Any) -> Any:
-        first(*arguments, **options)
+        do(*arguments, **options)
+        return function(*arguments, **options)
+
+    setattr(owner, name, wrapped)
+
+
+def after(owner: Any, name: str, do: Callable[..., Any]) -> None:
+    """As ``before``, once the call is over: with what it gave, and then with its arguments."""
+    function = getattr(owner, name)
+
+    @functools.wraps(function)
+    def wrapped(*arguments: Any, **options: Any) -> Any:
         given = function(*arguments, **options)
-        then(given, *arguments, **options)
+        do(given, *arguments, **options)
         return given
 
     setattr(owner, name, wrapped)
@@ -149,13 +174,9 @@ class Tally:
         Raises ConfigError where a length is not the one that was forced.
         """
         wanted = (self._workload["prompt_tokens"], self._workload["new_tokens"])
-        found = (prompts.size(1), responses.size(1))
-        if found != wanted or prompts.size(0) != responses.size(0):
-            raise ConfigError(
-                "{} prompts of {} tokens got {} responses of {}; {} + {} tokens were forced".format(
-                    prompts.size(0), found[0], responses.size(0), found[1], *wanted
-                )
-            )
+        if (prompts.size(1), responses.size(1)) != wanted or prompts.size(0) != responses.size(0):
+            told = "{} prompts of {} tokens got {} responses of {}; {} + {} tokens were forced"
+            raise ConfigError(told.format(*prompts.shape, *responses.shape, *wanted))
         padded = [int((tensor == padding).sum()) for tensor in (prompts, responses)]
         self.samples += prompts.size(0)
         self.prompt_tokens += prompts.numel() - padded[0]
@@ -166,9 +187,8 @@ class Tally:
         """A finished sample by its number and lengths. Raises ConfigError where they are not those that were forced."""
         wanted = (self._prompts[number], self._responses[number])
         if (prompt, response) != wanted:
-            raise ConfigError(
-                "sample {} has {} + {} tokens, where {} + {} were forced".format(number, prompt, response, *wanted)
-            )
+            told = "sample {} has {} + {} tokens, where {} + {} were forced"
+            raise ConfigError(told.format(number, prompt, response, *wanted))
         self.samples += 1
         self.prompt_tokens += prompt
         self.response_tokens += response
@@ -192,8 +212,7 @@ class Tally:
         return self._checked(own, trainable_parameters, total_parameters)
 
     def _checked(self, counts: Dict[str, int], trainable_parameters: int, total_parameters: int) -> Dict[str, int]:
+        counts.update(trainable_parameters=trainable_parameters, total_parameters=total_parameters)
         counts["optimizer_steps"] = self.optimizer_steps
-        counts["trainable_parameters"] = trainable_parameters
-        counts["total_parameters"] = total_parameters
         check_counts(counts, self._workload, self._work)
         return counts

@@ -37,12 +37,18 @@ def use_own_folder() -> str:
     """The folder of this process: made when first asked for, and used from then on, also for Hugging Face's caches."""
     usual = tempfile.gettempdir()
     folder = tempfile.mkdtemp(prefix="suite-", dir=usual if len(usual) <= _LONGEST_PARENT else _USUAL_PARENT)
-    _GUARDIANS.append(Guarded(folder))
+    guard(folder)
     os.environ["TMPDIR"] = tempfile.tempdir = folder
     os.environ.update(_OFFLINE)
     os.environ["HF_HOME"] = os.path.join(folder, "huggingface")
     os.environ["HF_DATASETS_CACHE"] = os.path.join(folder, "datasets")
     return folder
+
+
+def guard(paths: str) -> "Guarded":
+    """Have ``paths`` removed with this run, however the rank ends."""
+    _GUARDIANS.append(Guarded(paths))
+    return _GUARDIANS[-1]
 
 
 def give_back() -> None:

@@ -49,15 +49,15 @@ def ddp() -> nn.Module:
         (ddp, "ddp", 0, None),
         (lambda: sharded(2), "fsdp2", 3, None),
         (lambda: stand_in_engine(2), "deepspeed", 2, None),
-        (model_of, "ddp", 0, "DDP was asked for, but the model is a Sequential"),
-        (ddp, "fsdp2", 3, "FSDP2 was asked for, but the model is a DistributedDataParallel"),
+        (model_of, "ddp", 0, "ddp was asked for, but the model is a Sequential"),
+        (ddp, "fsdp2", 3, "fsdp2 was asked for, but the model is a DistributedDataParallel"),
         (lambda: stand_in_engine(2), "deepspeed", 3, "ZeRO stage 3 was asked for, but DeepSpeed runs stage 2"),
         (lambda: sharded(1), "fsdp2", 3, "gathers 1 of 2 blocks by themselves"),
     ],
 )
 def test_another_engine_than_was_asked_for_is_told(build: Any, engine: str, stage: int, words: str | None) -> None:
     with nullcontext() if words is None else pytest.raises(ConfigError, match=words):
-        check_engine(build(), engine, stage)
+        check_engine(build(), {"backend": {"name": "trl-grpo"}, "layout": {"engine": engine, "zero_stage": stage}})
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ from typing import Any, Dict
 
 from suite.worker import hugging_face
 from suite.worker.deepspeed_json import engine_of, micro_batches, training_json
+from suite.worker.manifest import algorithm_of
 from suite.worker.vllm_common import memory_share
 
-ALGORITHMS = {"trl-grpo": "grpo", "trl-rloo": "rloo"}
 #: the suite's weighting of tokens by TRL's names: all of an optimizer step alike, or all samples alike
 _LOSSES = {"token": "dapo", "sequence": "grpo"}
 
@@ -14,12 +14,6 @@ _LOSSES = {"token": "dapo", "sequence": "grpo"}
 def uses_vllm(manifest: Dict[str, Any]) -> bool:
     """Whether vLLM generates, in each rank's process, and not transformers."""
     return bool(manifest["layout"].get("generation", "hf") == "vllm")
-
-
-def generates_sharded(manifest: Dict[str, Any]) -> bool:
-    """Whether ranks gather weights for each token, and so have to generate equally many."""
-    layout = manifest["layout"]
-    return bool(layout["zero_stage"] == 3 and not layout.get("gather_for_generation"))
 
 
 def passes(manifest: Dict[str, Any]) -> int:
@@ -35,7 +29,7 @@ def scores(manifest: Dict[str, Any]) -> bool:
     generated, unless it corrects for vLLM's log-probs (``grpo_trainer.py``, line 2643).
     """
     steps = manifest["workload"]["optimizer_steps"] * manifest["workload"]["ppo_epochs"]
-    return manifest["backend"]["name"] == "trl-rloo" or uses_vllm(manifest) or steps > 1
+    return algorithm_of(manifest)["name"] == "rloo" or uses_vllm(manifest) or steps > 1
 
 
 def training_arguments(manifest: Dict[str, Any], iterations: int, folder: str, parameters: int) -> Dict[str, Any]:
@@ -45,8 +39,9 @@ def training_arguments(manifest: Dict[str, Any], iterations: int, folder: str, p
     because the model knows no special token.
     """
     workload, work, measure = manifest["workload"], manifest["work"], manifest["measure"]
-    steps = workload["optimizer_steps"] * workload["ppo_epochs"]
-    return {
+    steps, engine = workload["optimizer_steps"] * workload["ppo_epochs"], engine_of(manifest)
+    algorithm, options = algorithm_of(manifest)["name"], algorithm_of(manifest)["options"]
+    arguments = {
         **hugging_face.training_arguments(manifest, folder),
         "use_cpu": measure["device"] == "cpu",
         "gradient_accumulation_steps": micro_batches(manifest),
@@ -59,46 +54,23 @@ def training_arguments(manifest: Dict[str, Any], iterations: int, folder: str, p
         "bf16": measure["precision"] == "bf16",
         "gradient_checkpointing": manifest["layout"]["recompute"] == "full",
         "logging_steps": steps,  # once an iteration
-        **_algorithm(manifest),
-        **_generation(manifest),
-        **_engine(manifest, parameters),
+        "beta": options["kl_coefficient"],
+        "epsilon": options["clip_low"],
+        "epsilon_high": options["clip_high"],
     }
-
-
-def _algorithm(manifest: Dict[str, Any]) -> Dict[str, Any]:
-    options = manifest["workload"]["algorithm"]["options"]
-    common = {"beta": options["kl_coefficient"], "epsilon": options["clip_low"], "epsilon_high": options["clip_high"]}
-    if manifest["backend"]["name"] == "trl-rloo":
-        return {**common, "normalize_advantages": False}
-    scale = "group" if options["scale"] else "none"
-    return {**common, "loss_type": _LOSSES[options["loss"]], "scale_rewards": scale}
-
-
-def _generation(manifest: Dict[str, Any]) -> Dict[str, Any]:
-    """vLLM colocated; ids go in and out, and no text."""
-    if not uses_vllm(manifest):
-        return {}
-    workload = manifest["workload"]
-    return {
-        "use_vllm": True,
-        "vllm_mode": "colocate",
-        "vllm_max_model_length": workload["prompt_tokens"] + workload["new_tokens"],
-        "generation_kwargs": {"ignore_eos": True, "detokenize": False},
-        **memory_share(manifest, "vllm_gpu_memory_utilization"),
-    }
-
-
-def _engine(manifest: Dict[str, Any], parameters: int) -> Dict[str, Any]:
-    engine = engine_of(manifest)
+    if algorithm == "rloo":
+        arguments["normalize_advantages"] = False
+    else:
+        arguments["loss_type"] = _LOSSES[options["loss"]]
+        arguments["scale_rewards"] = "group" if options["scale"] else "none"
+    if uses_vllm(manifest):  # colocated; ids go in and out, and no text
+        arguments["use_vllm"] = True
+        arguments["vllm_max_model_length"] = workload["prompt_tokens"] + workload["new_tokens"]
+        arguments["generation_kwargs"] = {"ignore_eos": True, "detokenize": False}
+        arguments.update(memory_share(manifest, "vllm_gpu_memory_utilization"))
     if engine == "deepspeed":
-        return {"deepspeed": training_json(manifest, parameters)}
-    if engine == "fsdp2":
-        return {
-            "fsdp": True,
-            "fsdp_config": {
-                "fsdp_version": 2,
-                "auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
-                "reshard_after_forward": True,
-            },
-        }
-    return {}
+        arguments["deepspeed"] = training_json(manifest, parameters)
+    elif engine == "fsdp2":
+        own = {"fsdp_version": 2, "auto_wrap_policy": "TRANSFORMER_BASED_WRAP", "reshard_after_forward": True}
+        arguments.update(fsdp=True, fsdp_config=own)
+    return arguments

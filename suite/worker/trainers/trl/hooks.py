@@ -5,11 +5,9 @@ ends when its last step has been logged. Line numbers are those of TRL 1.16.0, `
 the same methods), and, as "base", of transformers 5.19.0, ``trainer.py``.
 """
 
-from typing import Any, Callable, Dict, Optional, Sequence
+from typing import Any, Callable, Dict, Sequence
 
-import torch
-
-from suite.worker.trainers.iteration import IterationState
+from suite.worker.trainers.iteration import IterationState, after, before
 from suite.worker.trainers.trl.shims import checked_once
 
 
@@ -25,25 +23,24 @@ class TimedTrainer:
         steps: int,
         **options: Any,
     ) -> None:
-        """``passes``: forward and backward ones of an iteration on this rank. ``on_start``: once, when everything is
-        wrapped and about to train. ``lengths``: of this rank's responses, for which transformers makes ``steps`` tokens
-        of every sample."""
+        """``passes``: forward and backward ones of an iteration on this rank. ``on_start``: once, before training.
+        ``lengths``: of this rank's responses, for which transformers makes ``steps`` tokens of every sample."""
         self.iteration_state, self._passes, self._on_start = state, passes, on_start
         self._lengths = lengths
         self._is_timed = False
         super().__init__(**options)
-        if not self.use_vllm:
-            self.generation_config.max_new_tokens = steps
         if self.use_vllm:
             engine = self.vllm_generation
             engine.sync_weights = state.phased(checked_once(engine), "sync")
             engine.generate = state.phased(engine.generate, "generate")
+        else:
+            self.generation_config.max_new_tokens = steps
 
     def get_batch_samples(self, *arguments: Any, **options: Any) -> Any:
         """Base 2264: called before each optimizer step, and first in an iteration."""
         if not self._is_timed:
             self._is_timed = True
-            self._time_steps()
+            self.time_calls()
             self._on_start()
         if self._step % self._passes == 0:
             self.iteration_state.begin()
@@ -52,8 +49,7 @@ class TimedTrainer:
     def _generate_and_score_completions(self, inputs: Any) -> Dict[str, Any]:
         """Line 2324: samples with all that training reads; what follows is training."""
         self.collected = super()._generate_and_score_completions(inputs)
-        self.iteration_state.collecting = False
-        self.iteration_state.clock.open("train")
+        self.iteration_state.begin_training()
         return self.collected
 
     def _generate_single_turn(self, *arguments: Any, **options: Any) -> Any:
@@ -69,52 +65,39 @@ class TimedTrainer:
             responses = [ids[:length] for ids, length in zip(responses, self._lengths)]
             return (responses, *others) if others else responses
 
-    def _get_per_token_logps_and_entropies(self, model: Any, *arguments: Any, **options: Any) -> Any:
-        """Line 1419: the policy's log-probs or the reference's, of all samples of this rank; in the loss it is part of
-        the forward pass."""
-        if not self.iteration_state.collecting:
-            return super()._get_per_token_logps_and_entropies(model, *arguments, **options)
-        with self.iteration_state.clock.phase("reference" if model is self.ref_model else "score"):
-            return super()._get_per_token_logps_and_entropies(model, *arguments, **options)
-
-    def _calculate_rewards(self, *arguments: Any, **options: Any) -> torch.Tensor:
-        """Line 1579: the reward function, on every rank for its own samples, and their gathering."""
-        with self.iteration_state.clock.phase("reward"):
-            return super()._calculate_rewards(*arguments, **options)
-
-    def compute_loss(self, model: Any, inputs: Dict[str, Any], *arguments: Any, **options: Any) -> Any:
-        """Line 2939: the forward pass of a micro batch, with its loss and TRL's statistics of it."""
-        self.iteration_state.tally.add_trained(inputs["prompt_mask"], inputs["completion_mask"])
-        with self.iteration_state.clock.detail("train/forward"):
-            return super().compute_loss(model, inputs, *arguments, **options)
-
-    def _clip_grad_norm(self, model: Any) -> Any:
-        """Base 2741; DeepSpeed clips inside of its step."""
-        with self.iteration_state.clock.detail("train/optimizer"):
-            return super()._clip_grad_norm(model)
-
     def _maybe_log_save_evaluate(self, tr_loss: Any, grad_norm: Any, *arguments: Any, **options: Any) -> None:
         """Base 2213: called after each optimizer step, and once more when all are done."""
         state = self.iteration_state
-        if state.tally.optimizer_steps == 0:
-            super()._maybe_log_save_evaluate(tr_loss, grad_norm, *arguments, **options)
-            return
+        is_last = state.tally.optimizer_steps > 0 and self._step % self._passes == 0
         if grad_norm is not None:
             state.values["gradient_norm"].append(grad_norm)
-        is_last = self._step % self._passes == 0
         if is_last:
-            state.clock.close()
+            state.end_training()
         super()._maybe_log_save_evaluate(tr_loss, grad_norm, *arguments, **options)
         if is_last:
             state.end()
             state.tally.optimizer_steps = 0
 
-    def log(self, logs: Dict[str, float], *arguments: Any, **options: Any) -> None:
-        """Line 3302: TRL adds its statistics to what it is given."""
-        super().log(logs, *arguments, **options)
-        self.iteration_state.logged.update(logs)
+    def time_calls(self) -> None:
+        """Put clocks around methods of which each call is of one phase or part."""
+        state = self.iteration_state
 
-    def _time_steps(self) -> None:
-        """Base 2101 and 1911; the gradient's norm comes with ``_maybe_log_save_evaluate``."""
-        engine: Optional[Any] = getattr(self.accelerator, "deepspeed_engine_wrapped", None)
-        self.iteration_state.time_steps(self.accelerator, self.optimizer if engine is None else engine.engine)
+        def where(model: Any, *_: Any, **__: Any) -> Any:
+            """Line 1419: the log-probs of all samples of this rank; in the loss they are part of the forward pass."""
+            phase = "reference" if model is self.ref_model else "score"
+            return (phase,) if state.collecting else None
+
+        self._get_per_token_logps_and_entropies = state.placed(self._get_per_token_logps_and_entropies, where)
+        # line 1579: the reward function, on every rank for its own samples, and their gathering
+        self._calculate_rewards = state.phased(self._calculate_rewards, "reward")
+        # line 2939: the forward pass of a micro batch, with its loss and TRL's statistics of it
+        self.compute_loss = state.detailed(self.compute_loss, "train/forward")
+        masks = "prompt_mask", "completion_mask"
+        before(self, "compute_loss", lambda _, inputs, *__, **___: state.tally.add_trained(*map(inputs.get, masks)))
+        # base 2741; DeepSpeed clips inside of its step
+        self._clip_grad_norm = state.detailed(self._clip_grad_norm, "train/optimizer")
+        # line 3302: TRL adds its statistics to what it is given
+        after(self, "log", lambda _, logs, *__, **___: state.logged.update(logs))
+        # base 2101 and 1911; the gradient's norm comes with _maybe_log_save_evaluate
+        engine: Any = getattr(self.accelerator, "deepspeed_engine_wrapped", None)
+        state.time_steps(self.accelerator, self.optimizer if engine is None else engine.engine)

@@ -13,9 +13,8 @@ import torch
 from torch import nn
 
 from suite.worker.asked import scores_of_own
-from suite.worker.rank import ConfigError
 from suite.worker.samples import Samples
-from suite.worker.trainers.iteration import IterationState, Piece, Tally, after, before
+from suite.worker.trainers.iteration import IterationState, Piece, after, before
 
 #: what the trainer logs once an iteration, averaged over ranks already
 LOGGED = {
@@ -26,40 +25,18 @@ LOGGED = {
 }
 
 
-class Updates(IterationState):
-    """Those of TRL's PPO, which ends an iteration by beginning another."""
-
-    def __init__(self, tally: Tally, padding: int, on_end: Callable[[], None]) -> None:
-        super().__init__(tally, on_end)
-        self.padding = padding
-        self.training = False
-        self.logprobs_calls = 0
-        self.forward_pass = ExitStack()  # holds the detail that is open from a forward pass to its backward pass
-
-    def begin(self) -> None:
-        self.end()
-        self.logprobs_calls = 0
-        super().begin()
-
-    def end(self) -> None:
-        """Of the iteration that runs, if one does."""
-        if self.iteration >= 0:
-            super().end()
-
-
-def batches(loader: Any, state: Updates) -> Iterator[Any]:
-    """The trainer's own batches of prompts; it takes one as the first thing of an iteration (line 671)."""
+def batches(loader: Any, state: IterationState) -> Iterator[Any]:
+    """The trainer's own batches of prompts: to take one (line 671) ends an iteration and begins the next."""
     found = iter(loader)
     while True:
+        if state.is_running:
+            state.end()
         state.begin()
-        batch = next(found, None)
-        if batch is None:
-            raise ConfigError("TRL asked for more prompts than its iterations have")
-        yield batch
+        yield next(found)
 
 
-def time_functions(module: Any, trainer: Any, state: Updates) -> None:
-    """Put clocks around the functions that ``module``, TRL's trainer's, calls by name."""
+def time_functions(module: Any, trainer: Any, state: IterationState, forward_pass: ExitStack) -> None:
+    """Put clocks around what ``module``, TRL's, calls by name. ``forward_pass`` is open until its backward pass."""
     generation = module.unwrap_model_for_generation
 
     @contextmanager
@@ -70,23 +47,16 @@ def time_functions(module: Any, trainer: Any, state: Updates) -> None:
 
     def note_samples(generated: Any, model: Any, queries: torch.Tensor, *_: Any, **__: Any) -> None:
         """Line 115, called in 690."""
-        samples, prompt_tokens = generated[0], queries.size(1)
-        state.tally.add_samples(samples[:, :prompt_tokens], samples[:, prompt_tokens:], state.padding)
+        samples, prompt_tokens, padding = generated[0], queries.size(1), trainer.processing_class.pad_token_id
+        state.tally.add_samples(samples[:, :prompt_tokens], samples[:, prompt_tokens:], padding)
 
     def forward_is_of(model: Any, tokens: torch.Tensor, *_: Any, **__: Any) -> Optional[Piece]:
         """Line 191: the reference's pass (711), then those of policy and value model in each micro batch (820)."""
         if state.collecting:
             return "reference", True
         state.tally.trained_tokens += tokens.numel()
-        state.forward_pass.enter_context(state.clock.detail("train/forward"))
+        forward_pass.enter_context(state.clock.detail("train/forward"))
         return None
-
-    def logprobs_are_of(*_: Any, **__: Any) -> Optional[Piece]:
-        """Lines 703 and 714: the policy's out of generation's logits, then the reference's; in the loss, 823."""
-        if not state.collecting:
-            return None
-        state.logprobs_calls += 1
-        return ("score", True) if state.logprobs_calls == 1 else ("reference", False)
 
     def judgement_is_of(model: Any, *_: Any, **__: Any) -> Piece:
         """The value model's pass (729), then the reward (733)."""
@@ -97,35 +67,23 @@ def time_functions(module: Any, trainer: Any, state: Updates) -> None:
     module.unwrap_model_for_generation = timed_generation
     after(module, "batch_generation", note_samples)
     module.forward = state.placed(module.forward, forward_is_of)
-    module.selective_log_softmax = state.placed(module.selective_log_softmax, logprobs_are_of)
+    # lines 703 and 714: the policy's out of generation's logits, then the reference's; in the loss, 823
+    module.selective_log_softmax = state.in_turn(module.selective_log_softmax, ("score", True), ("reference", False))
     module.get_reward = state.placed(module.get_reward, judgement_is_of)
 
 
-def time_methods(trainer: Any, state: Updates) -> None:
+def time_methods(trainer: Any, state: IterationState, forward_pass: ExitStack) -> None:
     """Put clocks around what ``train`` does with its accelerator, optimizer and engine."""
-    accelerator, engine = trainer.accelerator, trainer.model
-    if hasattr(engine, "get_global_grad_norm"):
-        state.time_steps(accelerator, engine, engine.get_global_grad_norm)
-    else:  # below Accelerate's, which does nothing between steps
-        state.time_steps(accelerator, trainer.optimizer.optimizer)
+    accelerator = trainer.accelerator
+    # the optimizer below Accelerate's, which does nothing between steps
+    state.time_steps(accelerator, trainer.optimizer.optimizer, trainer.model)
 
-    def begin_training(*_: Any, **__: Any) -> None:
-        """Line 810: with the first micro batch."""
-        if state.collecting:
-            state.collecting, state.training = False, True
-            state.clock.open("train")
-
-    def end_training(*_: Any, **__: Any) -> None:
-        """Lines 890 to 904: the first statistic is gathered when training is over."""
-        if state.training:
-            state.training = False
-            state.clock.close()
-
-    before(accelerator, "accumulate", begin_training)
+    before(accelerator, "accumulate", state.begin_training)  # line 810: with the first micro batch
+    # lines 890 to 904: the first statistic is gathered when training is over
     accelerator.gather_for_metrics = state.detailed(accelerator.gather_for_metrics, "other/statistics")
-    before(accelerator, "gather_for_metrics", end_training)
+    before(accelerator, "gather_for_metrics", state.end_training)
     # line 848; DeepSpeed's engine steps inside of it
-    before(accelerator, "backward", lambda *_, **__: state.forward_pass.close())
+    before(accelerator, "backward", lambda *_, **__: forward_pass.close())
     before(trainer, "log", lambda logs, *_, **__: state.logged.update(logs))
     trainer.dataloader = batches(trainer.dataloader, state)
 

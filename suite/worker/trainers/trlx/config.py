@@ -8,9 +8,7 @@ from suite.worker.manifest import adamw
 _ENDLESS = 1e12
 
 
-def trlx_config(
-    manifest: Dict[str, Any], iterations: int, tokenizer_path: str, suppressed: List[int], trainer: str
-) -> Dict[str, Any]:
+def trlx_config(manifest: Dict[str, Any], iterations: int, tokenizer: str, suppressed: List[int]) -> Dict[str, Any]:
     """What ``TRLConfig.from_dict`` takes. An iteration is one call of ``make_experience`` and its optimizer steps.
 
     ``suppressed``: ids of special tokens, which must not be sampled, because decoding drops them. ``num_rollouts``,
@@ -29,7 +27,7 @@ def trlx_config(
             "checkpoint_interval": 10**9,
             "eval_interval": 10**9,
             "pipeline": "PromptPipeline",
-            "trainer": trainer,
+            "trainer": "AcceleratePPOTrainer",
             "tracker": None,
             "save_best": False,
             "save_optimizer": False,
@@ -40,7 +38,7 @@ def trlx_config(
             "model_arch_type": "causal",
             "num_layers_unfrozen": -1 if layers is None else layers,
         },
-        "tokenizer": {"tokenizer_path": tokenizer_path, "padding_side": "left", "truncation_side": "right"},
+        "tokenizer": {"tokenizer_path": tokenizer, "padding_side": "left", "truncation_side": "right"},
         "optimizer": {"name": "adamw", "kwargs": optimizer},
         "scheduler": {"name": "cosine_annealing", "kwargs": {"T_max": _ENDLESS, "eta_min": optimizer["lr"]}},
         "method": {
@@ -72,3 +70,13 @@ def trlx_config(
             },
         },
     }
+
+
+def learn(trainer: Any, manifest: Dict[str, Any], texts: List[str], evaluated: int) -> None:
+    """As ``trlx.train`` goes on after it has built its trainer, with these prompts, and the first for evaluation."""
+    from trlx.utils.loading import get_pipeline
+
+    kind, longest = get_pipeline(trainer.config.train.pipeline), manifest["workload"]["prompt_tokens"]
+    trainer.add_prompt_pipeline(kind(texts, longest, trainer.tokenizer))
+    trainer.add_eval_pipeline(kind(texts[:evaluated], longest, trainer.tokenizer))
+    trainer.learn()

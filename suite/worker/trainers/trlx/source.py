@@ -1,13 +1,11 @@
-"""Which trlx this interpreter would import: the measured commit, or another one; standard library alone.
-
-``python -m suite.worker.trainers.trlx.source`` prints what is wrong as JSON, by package: the driver asks before a run.
-"""
+"""Which trlx this interpreter would import; standard library alone, as the driver asks by ``python -m``."""
 
 import importlib.util
 import json
 import os
+import shutil
 import sys
-from typing import Optional
+from typing import Iterator, Optional
 
 from suite.worker.identity import package_digest
 from suite.worker.manifest import installed_version
@@ -15,6 +13,7 @@ from suite.worker.rank import ConfigError
 
 #: CarperAI/trlx, version 0.7.0: its last commit
 COMMIT = "3340c2f3a56d1d14fdd5f13ad575121fa26b6d92"
+VERSIONS = {"trlx": "0.7.0 ({})".format(COMMIT[:8])}
 #: names a checkout of trlx for an interpreter that has none installed
 SOURCE_VARIABLE = "SUITE_TRLX_SOURCE"
 #: SHA-256 over the Python files of that commit's package, as ``package_digest`` makes it
@@ -25,40 +24,27 @@ _OLDEST_TRANSFORMERS, _NEWEST_TRANSFORMERS = (4, 28), (5, 23)
 TESTED_TRANSFORMERS = "4.33.3"
 
 
-def use_trlx() -> str:
-    """Make ``import trlx`` find the measured commit, and give its folder. Raises ConfigError where it cannot."""
+def use_trlx() -> None:
+    """Make ``import trlx`` find the measured commit. Raises ConfigError where it cannot."""
     problem = trlx_problem()
     if problem is not None:
         raise ConfigError(problem)
     source = os.environ.get(SOURCE_VARIABLE)
     if source:
         sys.path.insert(0, source)
-    return _package_folder() or ""
 
 
 def trlx_problem() -> Optional[str]:
     """Why trlx cannot be measured with this interpreter, with what to do; None where it can."""
-    wanted = "CarperAI/trlx at commit {}".format(COMMIT[:8])
-    advice = "install {} without its dependencies, or name a checkout of it in {}".format(wanted, SOURCE_VARIABLE)
-    try:
-        folder = _package_folder()
-        if folder is None:
-            return "there is no trlx {}; {}".format(_where(), advice)
-        if package_digest(folder) == DIGEST:
-            return None
-    except OSError as error:
-        return "{} cannot be read ({}); {}".format(error.filename, error.strerror, advice)
-    return "the trlx in {} is not commit {}, or its files were changed; {}".format(folder, COMMIT[:8], advice)
-
-
-def _where() -> str:
-    """Where a trlx was looked for and not found, in words."""
-    source = os.environ.get(SOURCE_VARIABLE)
-    if not source:
-        return "for {}".format(sys.executable)
-    if os.path.isfile(os.path.join(source, "__init__.py")):
-        return "in {} (name the folder that holds the package, not the package)".format(source)
-    return "in {}".format(source)
+    source, folder = os.environ.get(SOURCE_VARIABLE), _package_folder()
+    if folder is None:
+        problem = "there is no trlx {}".format("in " + source if source else "for " + sys.executable)
+    elif package_digest(folder) != DIGEST:
+        problem = "the trlx in {} is not commit {}, or its files were changed".format(folder, COMMIT[:8])
+    else:
+        return None
+    advice = "install CarperAI/trlx at commit {} without its dependencies, or name a checkout, which holds it, in {}"
+    return "{}; {}".format(problem, advice.format(COMMIT[:8], SOURCE_VARIABLE))
 
 
 def transformers_problem() -> Optional[str]:
@@ -76,21 +62,24 @@ def transformers_problem() -> Optional[str]:
 
 
 def _package_folder() -> Optional[str]:
-    """The folder of the package ``trlx``: below the named checkout, else where the import system finds it.
-
-    Raises OSError where the named checkout cannot be read.
-    """
+    """The folder of the package ``trlx``: below the named checkout, else where the import system finds it."""
     source = os.environ.get(SOURCE_VARIABLE)
     if source:
         folder = os.path.join(source, "trlx")
-        try:
-            return folder if "__init__.py" in os.listdir(folder) else None
-        except (FileNotFoundError, NotADirectoryError):
-            return None
+        return folder if os.path.isfile(os.path.join(folder, "__init__.py")) else None
     spec = importlib.util.find_spec("trlx")
     if spec is None or spec.origin is None:  # a folder of that name, such as a checkout, is no package
         return None
     return os.path.dirname(spec.origin)
+
+
+def shim_without_git(module: str) -> Iterator[str]:
+    """For ``get_git_tag`` as ``module`` imported it: answers as trlx does itself where git fails."""
+    if shutil.which("git") is None:
+        importlib.import_module(module).get_git_tag = lambda: ("unknown", "unknown")
+        yield (
+            "shim no-git: trlx's get_git_tag asks git for the name of the current branch, and there is no git: replaced"
+        )
 
 
 if __name__ == "__main__":

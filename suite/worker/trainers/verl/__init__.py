@@ -20,7 +20,6 @@ VARIABLES = {
     "VERL_USE_EXTERNAL_PLUGINS": "none",
     **QUIET,
     "TOKENIZERS_PARALLELISM": "false",
-    "HYDRA_FULL_ERROR": "1",
 }
 
 

@@ -1,6 +1,6 @@
 """What verl needs on a CPU, imported in each of its processes by its own door (``VERL_USE_EXTERNAL_MODULES``).
 
-verl's engines and workers run as they are, on a platform that is made here; ``work.REPLACED`` lists what is replaced.
+verl's engines and workers run as they are, on a platform that is made here; ``trainer.REPLACED`` lists the rest.
 """
 
 import types

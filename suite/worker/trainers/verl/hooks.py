@@ -1,8 +1,6 @@
 """The suite's clock at the phase edges of verl's own iteration, by wrapping methods of one trainer object.
 
-Edges, of verl 0.9.1 (``trainer/ppo/v1/trainer_base.py``): ``fit`` 412, ``prepare_step`` 1525, ``_compute_old_log_prob``
-1634, ``_compute_ref_log_prob`` 1695, ``_compute_values`` 1721, ``_compute_advantage`` 1743, ``_update_critic`` 1804,
-``_update_actor`` 1827; ``trainer_sync.py``: ``on_step_end`` and ``on_sample_end``.
+Their lines in verl 0.9.1 stand in docs/trainers/verl.md.
 """
 
 from typing import Any, Dict, Optional
@@ -62,10 +60,8 @@ class Steps(IterationState):
             if lengths != {tensor.size(1)}:
                 raise ConfigError("{}s have {} tokens where one length was forced".format(name, sorted(lengths)))
         self.tally.add_samples(prompts, responses, _NO_PADDING)
-        vocab = self._manifest["size"]["vocab"]
-        if int(responses.min()) < 0 or int(responses.max()) >= vocab:
-            raise ConfigError("vLLM sampled tokens outside of the vocabulary")
-        if not same_rows(prompts, ordinary(draw_prompts(self._manifest, self.iteration), vocab)):
+        wanted = ordinary(draw_prompts(self._manifest, self.iteration), self._manifest["size"]["vocab"])
+        if not same_rows(prompts, wanted):
             raise ConfigError("verl's prompts are not the manifest's")
 
     def _statistics(self, metrics: Dict[str, Any]) -> Dict[str, Optional[float]]:
@@ -80,7 +76,8 @@ class Steps(IterationState):
         if told is None:
             return {}
         own, engine, mask = (told[name] for name in ("old_log_probs", "rollout_log_probs", "response_mask"))
-        return {"rollout": mismatch(own, engine, mask.bool(), _itself, _itself)}
+        # one process has all samples: what it sums is whole
+        return {"rollout": mismatch(own, engine, mask.bool(), torch.clone, torch.clone)}
 
 
 def install(trainer: Any, state: Steps) -> None:
@@ -91,16 +88,19 @@ def install(trainer: Any, state: Steps) -> None:
     before(trainer, "on_step_begin", lambda *_, **__: state.begin())
     before(trainer, "prepare_step", lambda *_, **__: state.clock.open("generate"))
     after(trainer, "on_sample_end", lambda *_, **__: state.clock.close())
-    for method, phase, more, detail in (
-        ("_compute_old_log_prob", "score", has_critic, None),
-        ("_compute_ref_log_prob", "reference", False, None),
-        ("_compute_values", "score", False, None),
-        ("_compute_advantage", "reward", False, None),
-        ("_update_critic", "train", True, "train/critic"),
-        ("_update_actor", "train", False, "train/actor" if has_critic else None),
-        ("on_step_end", "sync", False, None),
+    if has_critic:
+        trainer._update_critic = state.detailed(trainer._update_critic, "train/critic")
+        trainer._update_actor = state.detailed(trainer._update_actor, "train/actor")
+    for method, phase, more in (
+        ("_compute_old_log_prob", "score", has_critic),
+        ("_compute_ref_log_prob", "reference", False),
+        ("_compute_values", "score", False),
+        ("_compute_advantage", "reward", False),
+        ("_update_critic", "train", True),
+        ("_update_actor", "train", False),
+        ("on_step_end", "sync", False),
     ):
-        setattr(trainer, method, state.phased(getattr(trainer, method), phase, more, detail))
+        setattr(trainer, method, state.phased(getattr(trainer, method), phase, more))
     workers = trainer.actor_rollout_wg
     after(workers, "update_actor", lambda output, batch: state.note_training(batch, output["metrics"]))
     # the finished samples, as verl makes its own statistics of them
@@ -114,8 +114,3 @@ def same_rows(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether both hold the same rows equally often, in any order."""
     found = [each.cpu().long().unique(dim=0, return_counts=True) for each in (one, other)]
     return all(torch.equal(*pair) for pair in zip(*found))
-
-
-def _itself(tensor: torch.Tensor) -> torch.Tensor:
-    """The sum, or the largest, over the one process that has all samples."""
-    return tensor

@@ -1,8 +1,8 @@
 """What verl's workers really built, asked of each one in its own process; and what they send to vLLM."""
 
-from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Tuple
 
-#: by name of a model: its parameters, those that train, the class of its wrapper, ranks, device and optimizer
+#: by name of a model: its parameters, those that train, the class of its wrapper, ranks, devices and attention
 Found = Dict[str, Dict[str, Any]]
 
 
@@ -32,15 +32,12 @@ def describe(worker: Any) -> Found:
             "is_fsdp2": isinstance(engine.module, FSDPModule),
             "ranks": torch.distributed.get_world_size(),
             "devices": sorted({each.device.type for each in parameters}),
-            "optimizer": type(engine.optimizer).__name__,
             "attention": getattr(engine.module.config, "_attn_implementation", None),
         }
     return found
 
 
-def facts(
-    found: List[Found], ranks: int, device: str, drawn: Dict[str, Optional[int]]
-) -> Iterator[Tuple[str, Any, Any]]:
+def facts(found: List[Found], ranks: int, device: str, drawn: Dict[str, Any]) -> Iterator[Tuple[str, Any, Any]]:
     """For ``check_found``: every rank has these models in FSDP2, over all ranks, on this device, all of them training.
 
     ``drawn``: parameters by name of a model; None: of the reference.
@@ -63,10 +60,8 @@ NAME = "verl-tied-head"
 def leave_out_head(worker: Any) -> bool:
     """Runs in a worker of verl, before its first weights. Whether the policy's head is tied, and therefore left out.
 
-    verl 0.9.1 sends weights in buckets (``bucketed_weight_transfer.py``) by the names of the policy's state, in which a
-    tied head comes last, as the embedding once more. vLLM leaves it out, and refuses a bucket that has it without the
-    embedding (0.32, ``model_executor/models/utils.py``, ``_check_skipped_aliases``): a model of more than one bucket
-    would fail with its first weights, on every device.
+    verl sends weights in buckets (``bucketed_weight_transfer.py``), a tied head last, as the embedding once more. vLLM
+    0.32 refuses a bucket that has it without the embedding (``models/utils.py``, ``_check_skipped_aliases``).
     """
     engine = engines_of(worker)["actor"]
     if not engine.module.config.tie_word_embeddings:

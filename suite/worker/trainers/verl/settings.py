@@ -26,16 +26,26 @@ def prompt_rows(manifest: Dict[str, Any], texts: List[str]) -> Dict[str, List[An
     return {
         "data_source": ["suite" for _ in texts],
         "prompt": [[{"role": "user", "content": text}] for text in texts],
-        "ability": ["none" for _ in texts],
-        "reward_model": [{"style": "rule", "ground_truth": ""} for _ in texts],
+        "reward_model": [{"ground_truth": ""} for _ in texts],
         "extra_info": [{"index": each, "scores": scores[each * group : (each + 1) * group]} for each in numbers],
     }
 
 
 def settings(manifest: Dict[str, Any], folders: Dict[str, str]) -> Settings:
     """Dotted name -> value, over verl's own defaults. ``folders``: model, tokenizer, critic, prompts."""
-    found = {**_trainer(manifest, folders), **_actor(manifest, folders), **_rollout(manifest, folders)}
-    found.update(_critic(manifest, folders) if learns_values(manifest) else {"critic.enable": False})
+    both = "actor_rollout_ref."
+    found = {
+        **_trainer(manifest, folders),
+        both + "ref.log_prob_micro_batch_size_per_gpu": manifest["work"]["micro_batch"],
+        both + "ref.fsdp_config.mixed_precision": _mixed_precision(manifest),
+        **_trained(manifest, folders, "model", both + "model.", both + "actor.", "fsdp_config."),
+        **_rollout(manifest, folders),
+    }
+    if learns_values(manifest):
+        found["critic.cliprange_value"] = manifest["workload"]["ppo"]["clip_value"]
+        found.update(_trained(manifest, folders, "critic", "critic.model.", "critic.", "fsdp."))
+    else:
+        found["critic.enable"] = False
     if manifest["measure"]["device"] == "cpu":
         found.update(_on_cpu(manifest["size"], learns_values(manifest)))
     return found
@@ -82,66 +92,41 @@ def _algorithm(manifest: Dict[str, Any]) -> Settings:
             "algorithm.gamma": ppo["discount"],
             "algorithm.lam": ppo["gae_lambda"],
             "algorithm.use_kl_in_reward": True,
-            "algorithm.kl_penalty": "kl",
             "algorithm.kl_ctrl.kl_coef": ppo["kl_coefficient"],
-            actor + "clip_ratio": ppo["clip_ratio"],
             actor + "clip_ratio_low": ppo["clip_ratio"],
             actor + "clip_ratio_high": ppo["clip_ratio"],
-            actor + "loss_agg_mode": "token-mean",
         }
     return {
         "algorithm.adv_estimator": "grpo",
         "algorithm.norm_adv_by_std_in_grpo": options["scale"],
         actor + "use_kl_loss": options["kl_coefficient"] > 0,
         actor + "kl_loss_coef": options["kl_coefficient"],
-        actor + "kl_loss_type": "low_var_kl",
-        actor + "clip_ratio": options["clip_low"],
         actor + "clip_ratio_low": options["clip_low"],
         actor + "clip_ratio_high": options["clip_high"],
         actor + "loss_agg_mode": "token-mean" if options["loss"] == "token" else "seq-mean-token-mean",
     }
 
 
-def _actor(manifest: Dict[str, Any], folders: Dict[str, str]) -> Settings:
-    both = "actor_rollout_ref."
-    return {
-        both + "model.path": folders["model"],
-        both + "model.tokenizer_path": folders["tokenizer"],
-        both + "model.enable_gradient_checkpointing": manifest["layout"]["recompute"] == "full",
-        both + "actor.strategy": "fsdp2",
-        both + "ref.strategy": "fsdp2",
-        both + "ref.log_prob_micro_batch_size_per_gpu": manifest["work"]["micro_batch"],
-        both + "ref.fsdp_config.mixed_precision": _mixed_precision(manifest),
-        **_trained(manifest, both + "actor.", both + "actor.fsdp_config."),
-    }
-
-
-def _critic(manifest: Dict[str, Any], folders: Dict[str, str]) -> Settings:
-    return {
-        "critic.model.path": folders["critic"],
-        "critic.model.tokenizer_path": folders["tokenizer"],
-        "critic.model.enable_gradient_checkpointing": manifest["layout"]["recompute"] == "full",
-        "critic.strategy": "fsdp2",
-        "critic.cliprange_value": manifest["workload"]["ppo"]["clip_value"],
-        **_trained(manifest, "critic.", "critic.fsdp."),
-    }
-
-
-def _trained(manifest: Dict[str, Any], model: str, engine: str) -> Settings:
-    """What the policy and the critic have alike, under the prefixes of a model and of its engine."""
+def _trained(
+    manifest: Dict[str, Any], folders: Dict[str, str], part: str, model: str, role: str, engine: str
+) -> Settings:
+    """What the policy and the critic have alike, under the prefixes of a model, of its role and of its engine there."""
     workload, optimizer = manifest["workload"], manifest["workload"]["optimizer"]
     prompts = manifest["work"]["global_rollouts"] // workload.get("group", 1)  # each with its group of samples
     return {
-        model + "ppo_mini_batch_size": prompts // workload["optimizer_steps"],
-        model + "ppo_micro_batch_size_per_gpu": manifest["work"]["micro_batch"],
-        model + "ppo_epochs": workload["ppo_epochs"],
-        model + "grad_clip": optimizer["gradient_clip"],
-        model + "optim.clip_grad": optimizer["gradient_clip"],
-        model + "optim.lr": optimizer["learning_rate"],
-        model + "optim.betas": [optimizer["beta1"], optimizer["beta2"]],
-        model + "optim.weight_decay": optimizer["weight_decay"],
-        model + "optim.override_optimizer_config": {"eps": optimizer["epsilon"]},
-        engine + "mixed_precision": _mixed_precision(manifest),
+        model + "path": folders[part],
+        model + "tokenizer_path": folders["tokenizer"],
+        model + "enable_gradient_checkpointing": manifest["layout"]["recompute"] == "full",
+        role + "strategy": "fsdp2",
+        role + "ppo_mini_batch_size": prompts // workload["optimizer_steps"],
+        role + "ppo_micro_batch_size_per_gpu": manifest["work"]["micro_batch"],
+        role + "ppo_epochs": workload["ppo_epochs"],
+        role + "optim.clip_grad": optimizer["gradient_clip"],
+        role + "optim.lr": optimizer["learning_rate"],
+        role + "optim.betas": [optimizer["beta1"], optimizer["beta2"]],
+        role + "optim.weight_decay": optimizer["weight_decay"],
+        role + "optim.override_optimizer_config": {"eps": optimizer["epsilon"]},
+        role + engine + "mixed_precision": _mixed_precision(manifest),
     }
 
 
@@ -187,7 +172,6 @@ def _on_cpu(size: Dict[str, Any], has_critic: bool) -> Settings:
         "reward.num_workers": 1,
         "transfer_queue.backend.SimpleStorage.num_data_storage_units": 1,
         "actor_rollout_ref.actor.use_torch_compile": False,
-        "actor_rollout_ref.ref.use_torch_compile": False,
         "actor_rollout_ref.actor.fsdp_config.use_torch_compile": False,
         "actor_rollout_ref.ref.fsdp_config.use_torch_compile": False,
     }

@@ -4,23 +4,31 @@ import importlib
 import os
 import sys
 import tempfile
-from typing import Any, Dict, List
+from typing import Any, Dict, Iterator, List
 
 from suite.worker.asked import check_found
+from suite.worker.manifest import algorithm_of, learns_values
 from suite.worker.rank import ConfigError
+from suite.worker.trainers.base import K3
 from suite.worker.trainers.clock import NullClock
 from suite.worker.trainers.iteration import Tally, before
 from suite.worker.trainers.led import LedTrainer
 from suite.worker.trainers.scratch import ROOT
-from suite.worker.trainers.verl import CPU_VARIABLES, VARIABLES, inspection
+from suite.worker.trainers.verl import CPU_VARIABLES, HIDDEN, VARIABLES, inspection
 from suite.worker.trainers.verl.hooks import Steps, install
 from suite.worker.trainers.verl.settings import settings
-from suite.worker.trainers.verl.work import notes, work_differences
 from suite.worker.trainers.verl.workspace import Workspace, write_plugins
 from suite.worker.vllm_common import CACHE_VARIABLE
-from suite.worker.world import World
 
-_CONFIGURATION = "ppo_trainer"
+#: by ``cpu`` in verl's processes and ``keep_linear_weights`` in vLLM's, on a CPU alone
+REPLACED = (
+    "verl-cpu-platform: verl has no platform for a CPU; one is registered by its plug-in door",
+    "verl-process-group: init_process_group is asked for cpu and cpu once more, and is given gloo alone",
+    "verl-offload: the reference's CPUOffloadPolicy pins memory, which needs a GPU; it is OffloadPolicy",
+    "verl-critic-attention: verl asks for flash_attention_2 for every critic; it is sdpa",
+    "vllm-linear: vLLM's linear layers keep their weights and compute as torch, so that new weights find a place",
+    "vllm-version: verl asks for the version of vllm, which a CPU's package has under another name",
+)
 
 
 class VerlTrainer(LedTrainer):
@@ -37,13 +45,8 @@ class VerlTrainer(LedTrainer):
             sys.path.insert(0, write_plugins(tempfile.mkdtemp()))
         super().import_all(device_type)
 
-    def __init__(self, manifest: Dict[str, Any], world: World) -> None:
-        self._space = Workspace(manifest, world)
-        try:
-            super().__init__(manifest, world)
-        except BaseException:
-            self._space.close()
-            raise
+    def check(self) -> None:
+        self._space = Workspace(self.manifest, self.world)
 
     def build(self) -> None:
         manifest, is_cpu = self.manifest, self.manifest["measure"]["device"] == "cpu"
@@ -85,33 +88,23 @@ class VerlTrainer(LedTrainer):
         self._ray.shutdown()
         self._state.check_all_ran("verl", iterations)
 
-    def run(self, clock: NullClock, iterations: int) -> None:
-        try:
-            super().run(clock, iterations)
-        finally:
-            self._space.close()
-
     def _configuration(self) -> Any:
         """verl's own configuration with what the manifest says, checked by verl."""
         from hydra import compose, initialize_config_dir
         from omegaconf import OmegaConf
+        from verl.trainer.ppo.utils import need_critic, need_reference_policy
+        from verl.utils.config import validate_config
 
-        utilities = importlib.import_module("verl.trainer.ppo.utils")
         folder = os.path.join(os.path.dirname(importlib.import_module("verl.trainer").__file__ or ""), "config")
         with initialize_config_dir(folder, version_base=None):
-            configuration = compose(_CONFIGURATION)
+            found = compose("ppo_trainer")
         self.configuration = settings(self.manifest, self._space.folders)
         for name, value in self.configuration.items():
-            OmegaConf.update(configuration, name, value, force_add=True)
-        configuration.transfer_queue.enable = True
-        validate = importlib.import_module("verl.utils.config").validate_config
-        validate(
-            config=configuration,
-            use_reference_policy=utilities.need_reference_policy(configuration),
-            use_critic=utilities.need_critic(configuration),
-        )
-        OmegaConf.resolve(configuration)
-        return configuration
+            OmegaConf.update(found, name, value, force_add=True)
+        found.transfer_queue.enable = True
+        validate_config(found, need_reference_policy(found), need_critic(found))
+        OmegaConf.resolve(found)
+        return found
 
     def _variables(self, configuration: Any) -> Dict[str, str]:
         """What every process of Ray finds in its environment, beyond that of the node that it is started on."""
@@ -144,3 +137,44 @@ class VerlTrainer(LedTrainer):
         servers = ("vLLM servers", ranks, len(trainer.llm_server_manager.get_replicas()))
         check_found("verl runs", [*facts, servers])
         return found
+
+
+def notes(manifest: Dict[str, Any], attention: str) -> Iterator[str]:
+    yield "verl's controller runs in rank 0; workers, agent loop, TransferQueue and vLLM servers are processes of Ray"
+    yield "attention: {}".format(attention)
+    yield "hidden from verl's processes, which would import them and not use them: {}".format(", ".join(HIDDEN))
+    yield "sync is the last phase of an iteration: the weights that the next one generates with"
+    if manifest["size"]["tied_embeddings"]:
+        said = "{}: the output head is the embedding; verl would send it once more, in a bucket that vLLM refuses"
+        yield said.format(inspection.NAME)
+    if manifest["layout"].get("sampler") == "fast":
+        yield "a custom sampler looks for finished samples every 0.02 s, where verl's own looks every 2 s"
+    else:
+        yield "verl looks for finished samples every 2 s, so that generation is rounded up by as much"
+    if manifest["measure"]["device"] == "cpu":
+        yield "one agent loop, reward and storage process each, where verl starts eight"
+        yield "vLLM computes in the process of its engine core, where verl starts another one"
+        yield from ("replaced on a CPU: " + line for line in REPLACED)
+
+
+def work_differences(manifest: Dict[str, Any]) -> Iterator[str]:
+    yield "prompts are text that verl's agent loop makes tokens of, in generate"
+    yield "each sample is scored as soon as it is complete, in generate; reward holds the advantages alone"
+    yield "score also makes the entropy of every response token, which goes into verl's statistics alone"
+    yield "samples go between processes through TransferQueue in every phase; verl makes statistics of them in other"
+    yield "logits of every position are made, in scoring and training, where the suite makes those of responses alone"
+    yield "samples are not shuffled between optimizer steps"
+    yield "a negative advantage's loss is bounded a second time (dual clip, at a ratio of 3)"
+    yield "weights are kept in fp32 and gradients reduced in fp32, whatever the precision of the pass"
+    yield "the optimizer is torch's AdamW, not its fused form"
+    precision = manifest["measure"]["precision"]
+    if manifest["measure"]["device"] == "cpu" and precision != "fp32":
+        yield "log-probs are of a softmax in {0}, and rounded to {0}, on a CPU".format(precision)
+    if not learns_values(manifest) and algorithm_of(manifest)["options"]["kl_coefficient"] > 0:
+        yield K3
+    if learns_values(manifest):
+        if manifest["workload"].get("critic") is None:
+            yield "the critic is a model of its own in the policy's shape, where the suite has a value head"
+        else:
+            yield "the critic's last layer has a bias"
+        yield "the critic takes optimizer steps of its own, and its loss is not scaled by value_coefficient"

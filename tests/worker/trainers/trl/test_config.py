@@ -1,12 +1,14 @@
 """The manifest in TRL's words; nothing of TRL is imported."""
 
+import sys
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from suite.worker.trainers.trl import config
-from suite.worker.trainers.trl.shims import SHIMS
-from suite.worker.trainers.trl.work import work_differences
+from suite.worker.trainers.trl.shims import shims_on_cpu
+from suite.worker.trainers.trl.trainer import work_differences
 from tests.worker.tiny import tiny_body
 
 WORK: dict[str, Any] = {"rollouts": 16, "micro_batch": 2, "optimizer_steps": 2, "ppo_epochs": 3, "group": 4}
@@ -83,5 +85,11 @@ def test_rounded_log_probs_and_a_vocabulary_without_padding_are_told_where_they_
     assert {words for words in ("is rounded to bf16", "not padded") if words in text} == told
 
 
-def test_deepspeeds_operator_is_replaced_before_its_group_would_compile_it() -> None:
-    assert [shim.name for shim in SHIMS[:2]] == ["no-shared-memory-operator", "deepspeed-joins-gloo"]
+def test_deepspeeds_operator_is_replaced_before_its_group_would_compile_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    operators, built = SimpleNamespace(build_shm_op=lambda: "compiled"), []
+    join = lambda *_, **__: built.append(operators.build_shm_op())  # noqa: E731
+    monkeypatch.setitem(sys.modules, "deepspeed", SimpleNamespace(init_distributed=join))
+    monkeypatch.setitem(sys.modules, "deepspeed.comm.torch", operators)
+    notes = list(shims_on_cpu(trl_body(layout={"zero_stage": 3})))
+    assert [note.split()[1] for note in notes] == ["no-shared-memory-operator:", "deepspeed-joins-gloo:"]
+    assert built == [None]

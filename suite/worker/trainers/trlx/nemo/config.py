@@ -1,16 +1,13 @@
-"""The manifest in the words of trlx's NeMo trainer and of NeMo-Megatron; standard library alone.
+"""The manifest in the words of trlx's NeMo trainer (TP and MP as in ``hooks``) and of NeMo-Megatron.
 
-Every file and line is of CarperAI/trlx at 3340c2f3: TP is ``trlx/trainer/nemo_ppo_trainer.py``, MP is
-``trlx/models/modeling_nemo_ppo.py``. What stands here follows ``configs/nemo_configs/megatron_1.3b.yaml`` and
-``examples/nemo_vs_ds_chat.py``, which starts every size from it.
+What stands here follows trlx's ``configs/nemo_configs/megatron_1.3b.yaml`` and ``examples/nemo_vs_ds_chat.py``, which
+starts every size from it.
 """
 
-from typing import Any, Dict, Tuple
+from typing import Any, Dict
 
-from suite.worker.manifest import adamw
 from suite.worker.trainers.trlx.config import trlx_config
 
-OPTIMIZER = "distributed_fused_adam"
 VOCABULARY_MULTIPLE = 128
 #: NeMo asserts that its cosine falls; over this it falls as little as in trlx's script (6.001e-5 to 6e-5)
 _LOWEST_RATE_SHARE = 6.0 / 6.001
@@ -18,35 +15,27 @@ _CONSTANT_STEPS = 10**12
 
 
 def megatron_config(manifest: Dict[str, Any], tokenizer_folder: str, log_folder: str) -> Dict[str, Any]:
-    """What ``OmegaConf.load`` reads as ``megatron_cfg``. TP:69-101 overwrites batches, optimizer, seed and steps."""
-    layout, measure = manifest["layout"], manifest["measure"]
+    """What ``OmegaConf.load`` reads as ``megatron_cfg``, where it differs from the defaults of NeMo and Lightning.
+
+    TP:69-101 adds batches, optimizer, seed and steps.
+    """
+    layout = manifest["layout"]
     return {
-        "name": "megatron_gpt_{}".format(manifest["size"]["name"]),
-        "restore_from_path": None,
         "trainer": {
             "devices": layout["devices_per_node"],
             "num_nodes": layout["nodes"],
             "accelerator": "gpu",
-            "precision": measure["precision"],
+            "precision": manifest["measure"]["precision"],
             "logger": False,
             "enable_checkpointing": False,
             "replace_sampler_ddp": False,
             "max_epochs": -1,
-            "max_steps": 1,
-            "log_every_n_steps": 1,
-            "val_check_interval": None,
             "limit_val_batches": 0.0,
-            "limit_test_batches": 0,
-            "accumulate_grad_batches": 1,
             "gradient_clip_val": manifest["workload"]["optimizer"]["gradient_clip"],
-            "benchmark": False,
         },
         "exp_manager": {
             "explicit_log_dir": log_folder,
-            "name": "megatron_gpt_{}".format(manifest["size"]["name"]),
             "create_tensorboard_logger": False,
-            "create_wandb_logger": False,
-            "resume_if_exists": False,
             "create_checkpoint_callback": False,
         },
         "model": _model(manifest, tokenizer_folder),
@@ -54,11 +43,9 @@ def megatron_config(manifest: Dict[str, Any], tokenizer_folder: str, log_folder:
 
 
 def _model(manifest: Dict[str, Any], tokenizer_folder: str) -> Dict[str, Any]:
-    size, layout, work = manifest["size"], manifest["layout"], manifest["work"]
+    size, layout = manifest["size"], manifest["layout"]
     recompute = layout["recompute"] == "full"
     return {
-        "global_batch_size": work["replica_batch"] * layout["data"],
-        "micro_batch_size": work["micro_batch"],
         "tensor_model_parallel_size": layout["tensor"],
         "pipeline_model_parallel_size": 1,
         "sequence_parallel": layout["sequence_parallel"],
@@ -68,16 +55,10 @@ def _model(manifest: Dict[str, Any], tokenizer_folder: str) -> Dict[str, Any]:
         "hidden_size": size["hidden"],
         "ffn_hidden_size": size["ffn"],
         "num_attention_heads": size["heads"],
-        "kv_channels": None,
         "init_method_std": 0.015,
         "hidden_dropout": 0.0,
         "attention_dropout": 0.0,
-        "ffn_dropout": 0.0,
-        "apply_query_key_layer_scaling": True,
-        "layernorm_epsilon": 0.00001,
         "make_vocab_size_divisible_by": VOCABULARY_MULTIPLE,
-        "pre_process": True,
-        "post_process": True,
         "tokenizer": {
             "library": "huggingface",
             "type": tokenizer_folder,
@@ -85,48 +66,30 @@ def _model(manifest: Dict[str, Any], tokenizer_folder: str) -> Dict[str, Any]:
             "vocab_file": None,
             "merge_file": None,
         },
-        "native_amp_init_scale": 4294967296,
-        "native_amp_growth_interval": 1000,
-        "fp32_residual_connection": False,
-        "fp16_lm_cross_entropy": False,
         "megatron_amp_O2": True,
-        "sync_batch_comm": False,
-        "seed": manifest["measure"]["seed"],
-        "use_cpu_initialization": False,
-        "onnx_safe": False,
         "activations_checkpoint_granularity": "full" if recompute else None,
         "activations_checkpoint_method": "uniform" if recompute else None,
         "activations_checkpoint_num_layers": 1 if recompute else None,
         "gradient_as_bucket_view": True,
         "resume_from_checkpoint": None,
-        "precision": manifest["measure"]["precision"],
         "data": {"data_prefix": [], "seq_length": size["positions"], "dataloader_type": "single", "num_workers": 0},
-        "optim": _optimizer(manifest)[0],
     }
-
-
-def _optimizer(manifest: Dict[str, Any]) -> Tuple[Dict[str, Any], Dict[str, Any]]:
-    """NeMo's optimizer with its schedule inside, and the schedule's own arguments."""
-    optimizer = adamw(manifest)
-    schedule = {
-        "warmup_steps": 0,
-        "constant_steps": _CONSTANT_STEPS,
-        "min_lr": optimizer["lr"] * _LOWEST_RATE_SHARE,
-    }
-    return {"name": OPTIMIZER, **optimizer, "sched": {**schedule, "name": "CosineAnnealing"}}, schedule
 
 
 def nemo_trlx_config(
-    manifest: Dict[str, Any], iterations: int, megatron_file: str, tokenizer_folder: str, trainer: str
+    manifest: Dict[str, Any], iterations: int, megatron_file: str, tokenizer_folder: str
 ) -> Dict[str, Any]:
     """What ``TRLConfig.from_dict`` takes. The file's absolute path stands alone where TP:61 joins it to trlx's own."""
-    config = trlx_config(manifest, iterations, tokenizer_folder, [], trainer)
+    config = trlx_config(manifest, iterations, tokenizer_folder, [])
     workload = manifest["workload"]
+    config["train"]["trainer"] = "NeMoPPOTrainer"
     config["train"]["trainer_kwargs"] = {"pretrained_model": None, "megatron_cfg": megatron_file}
     if workload["trainable_layers"] is not None:
         config["model"]["num_layers_unfrozen"] -= 1  # MP:516 counts blocks from 1 and trains one more
-    config["optimizer"]["name"] = OPTIMIZER
-    config["scheduler"] = {"name": "CosineAnnealing", "kwargs": _optimizer(manifest)[1]}
+    config["optimizer"]["name"] = "distributed_fused_adam"
+    lowest = config["optimizer"]["kwargs"]["lr"] * _LOWEST_RATE_SHARE
+    schedule = {"warmup_steps": 0, "constant_steps": _CONSTANT_STEPS, "min_lr": lowest}
+    config["scheduler"] = {"name": "CosineAnnealing", "kwargs": schedule}
     config["method"]["gen_kwargs"] = {
         "temperature": workload["ppo"]["temperature"],
         "top_k": 0,
@@ -134,13 +97,3 @@ def nemo_trlx_config(
         "min_new_tokens": workload["new_tokens"],
     }
     return config
-
-
-def padded_vocabulary(size: Dict[str, Any], layout: Dict[str, Any]) -> int:
-    multiple = VOCABULARY_MULTIPLE * layout["tensor"]
-    return -(-size["vocab"] // multiple) * multiple
-
-
-def end_id(vocab: int) -> int:
-    """Id of the only special token: end, padding and unknown in one, so that nothing else can end a response."""
-    return vocab - 1

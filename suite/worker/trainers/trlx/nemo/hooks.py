@@ -1,10 +1,10 @@
 """Phase edges at the methods of trlx's NeMo PPO trainer, without changing any of them.
 
-One iteration is a call of ``make_experience`` and the optimizer steps that follow. All of it happens on every rank:
-trlx calls the reward function on each too. Lines are of CarperAI/trlx at 3340c2f3: TP is
-``trlx/trainer/nemo_ppo_trainer.py``, MP is ``trlx/models/modeling_nemo_ppo.py``.
+One iteration is a call of ``make_experience`` and the optimizer steps that follow, all of it on every rank. Lines are
+those of ``trlx/trainer/nemo_ppo_trainer.py`` (TP) and ``trlx/models/modeling_nemo_ppo.py`` (MP).
 """
 
+import itertools
 from typing import Any, Callable, Dict, List, Tuple
 from unittest import mock
 
@@ -13,24 +13,16 @@ import torch
 from suite.worker.rank import ConfigError
 from suite.worker.trainers.iteration import IterationState, after, before
 
-#: MP:1095 runs Megatron's schedule twice: the policy with its value head, then the reference
-_SCHEDULES = ("score", "reference")
-
 
 class TimedNeMoPPO:
-    """Stands before trlx's trainer in the order of inheritance.
-
-    ``steps`` is how many optimizer steps end an iteration. ``on_setup()`` is called when model, groups and optimizer
-    stand.
-    """
+    """Stands before trlx's trainer in the order of inheritance; ``steps`` of its optimizer end an iteration."""
 
     def __init__(self, state: IterationState, steps: int, on_setup: Callable[[], None], **options: Any) -> None:
         self.iteration_state, self.steps = state, steps
-        self.is_open = False
         self._on_setup = on_setup
         super().__init__(**options)
-        # TP:196; the evaluation at the end (TP:440) asks for scores too and belongs to no iteration
-        self.reward_fn = self._timed_inside(self.reward_fn, "reward")
+        # TP:196; the evaluation at the end (TP:440) asks for samples and scores too and belongs to no iteration
+        self.reward_fn = state.in_turn(self.reward_fn, ("reward",))
         self._time_model()
 
     def make_experience(self, *arguments: Any, **options: Any) -> Tuple[List[Any], Dict[str, Any]]:
@@ -41,7 +33,6 @@ class TimedNeMoPPO:
             self._on_setup()
             self._time_optimizer()
         state.begin()
-        self.is_open = True
         rollouts, statistics = super().make_experience(*arguments, **options)
         state.logged.update(statistics)
         self._count(rollouts)
@@ -49,7 +40,7 @@ class TimedNeMoPPO:
 
     def check_closed(self) -> None:
         """Raise ConfigError where the iteration before has had fewer optimizer steps than it should."""
-        if self.is_open:
+        if self.iteration_state.is_running:
             done = self.iteration_state.tally.optimizer_steps
             raise ConfigError("trlx made {} optimizer steps in an iteration of {}".format(done, self.steps))
 
@@ -62,42 +53,31 @@ class TimedNeMoPPO:
         responses = torch.stack([element.response_tensor[:-1] for element in rollouts])
         self.iteration_state.tally.add_samples(prompts, responses, self.tokenizer.pad_token_id)
 
-    def _timed_inside(self, function: Callable[..., Any], phase: str) -> Callable[..., Any]:
-        """A call within an iteration is a piece of the phase."""
-        return self.iteration_state.placed(function, lambda *_, **__: (phase, False) if self.is_open else None)
-
     def _time_model(self) -> None:
-        model = self.model
-        model.generate = self._timed_inside(model.generate, "generate")  # MP:1158, all samples of this replica at once
+        model, state = self.model, self.iteration_state
+        model.generate = state.in_turn(model.generate, ("generate",))  # MP:1158, all samples of this replica at once
         model.infer_logprobs_and_values = self._timed_inference(model.infer_logprobs_and_values)
         # MP:934, called in TP:399: the policy back to the device; behind it the training begins
-        phased = self.iteration_state.phased
-        model.offload_reference_model = phased(model.offload_reference_model, "reference", detail="reference/swap")
-        after(model, "offload_reference_model", lambda *_: self.iteration_state.clock.open("train"))
-        model.training_step = self.iteration_state.detailed(model.training_step, "train/forward-backward")
+        swap = state.detailed(model.offload_reference_model, "reference/swap")
+        model.offload_reference_model = state.phased(swap, "reference")
+        after(model, "offload_reference_model", state.begin_training)
+        model.training_step = state.detailed(model.training_step, "train/forward-backward")
         before(model, "training_step", self._count_trained)
-        after(model, "training_step", lambda loss, *_, **__: self.iteration_state.values["loss"].append(loss))
+        after(model, "training_step", lambda loss, *_, **__: state.values["loss"].append(loss))
         heads = getattr(model.model, "module", model.model)  # apart from Float16Module, which wraps it under O2
         # MP:237, in the first micro batch of the reference: the policy to the host, the reference to the device
-        heads.offload_policy_model = self.iteration_state.detailed(heads.offload_policy_model, "reference/swap")
+        heads.offload_policy_model = state.detailed(heads.offload_policy_model, "reference/swap")
 
     def _timed_inference(self, infer: Callable[..., Any]) -> Callable[..., Any]:
-        """MP:1095: within it the schedule runs for scores and reference (MP:1129 and 1138); elsewhere it generates or
-        trains. The reference phase goes on until the policy is back on the device (TP:399)."""
+        """MP:1095: in it Megatron's schedule runs for the policy, then for the reference (MP:1129, 1138), whose phase
+        goes on until the policy is back on the device (TP:399)."""
         get, state = self.model._get_fwd_bwd_function, self.iteration_state
+        phases = itertools.cycle((("score", False), ("reference", True)))
+
+        def get_timed(*given: Any) -> Any:
+            return state.placed(get(*given), lambda *_, **__: next(phases))
 
         def timed(*arguments: Any, **options: Any) -> Any:
-            phases = iter(_SCHEDULES)
-
-            def get_timed(*given: Any) -> Any:
-                run = get(*given)
-
-                def timed_run(*inner: Any, **inner_options: Any) -> Any:
-                    phase = next(phases)
-                    return state.phased(run, phase, more=phase == "reference")(*inner, **inner_options)
-
-                return timed_run
-
             with mock.patch.object(self.model, "_get_fwd_bwd_function", get_timed):
                 return infer(*arguments, **options)
 
@@ -112,17 +92,12 @@ class TimedNeMoPPO:
         """TP:406; the last step of an iteration ends it."""
         optimizer, state = self.model._optimizer, self.iteration_state
 
-        def check(*_: Any, **__: Any) -> None:
-            if not self.is_open:
-                raise ConfigError("trlx made more than {} optimizer steps in an iteration".format(self.steps))
-
         def count(*_: Any, **__: Any) -> None:
+            if not state.is_running:
+                raise ConfigError("trlx made more than {} optimizer steps in an iteration".format(self.steps))
             state.tally.optimizer_steps += 1
             if state.tally.optimizer_steps == self.steps:
-                state.clock.close()
-                self.is_open = False
                 state.end()
 
         optimizer.step = state.detailed(optimizer.step, "train/optimizer")
-        before(optimizer, "step", check)
         after(optimizer, "step", count)

@@ -3,7 +3,7 @@
 import json
 import os
 import tempfile
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterator, Optional
 
 from suite.worker.asked import check_found, prompts_of_groups
 from suite.worker.loop import TRAIN_STATS
@@ -11,81 +11,64 @@ from suite.worker.manifest import asked_iterations
 from suite.worker.trainers.base import Trainer
 from suite.worker.trainers.clock import NullClock
 from suite.worker.trainers.iteration import IterationState, Tally
-from suite.worker.trainers.on_accelerate import apply_shims
-from suite.worker.trainers.trlx.nemo import config as trlx_nemo_config
+from suite.worker.trainers.trlx.config import learn
+from suite.worker.trainers.trlx.nemo.config import VOCABULARY_MULTIPLE, megatron_config, nemo_trlx_config
 from suite.worker.trainers.trlx.nemo.hooks import TimedNeMoPPO
-from suite.worker.trainers.trlx.shims import TRLX_NEMO
-from suite.worker.trainers.trlx.source import COMMIT
+from suite.worker.trainers.trlx.source import COMMIT, VERSIONS, shim_without_git
 from suite.worker.world import World
 
-REGISTERED_NAME = "SuiteNeMoPPOTrainer"
 _END = "<eos>"
 
 
 class TrlxNemoTrainer(Trainer):
     """``NeMoPPOTrainer`` at one commit, with random weights and a tokenizer of numbers instead of a hub's."""
 
+    versions = VERSIONS
+
     def __init__(self, manifest: Dict[str, Any], world: World) -> None:
         """Builds trainer and model; optimizer and groups come with ``run``. Raises ConfigError for what cannot be."""
         self._manifest, self._world = manifest, world
-        self.versions = {"trlx": "0.7.0 ({})".format(COMMIT[:8])}
-        shims = apply_shims(TRLX_NEMO, manifest, world)
+        shims = shim_without_git("trlx.trainer.nemo_ppo_trainer")
         self.notes = (*lead_lightning(world), *_notes(), *shims)
         self.work_differences = tuple(work_differences(manifest))
         leader = world.rank % manifest["layout"]["tensor"] == 0
         self._state = IterationState(Tally(manifest, world, leader), self._end_iteration)
-        self._padded_vocab = trlx_nemo_config.padded_vocabulary(manifest["size"], manifest["layout"])
-        self._counted = (0, 0)
+        multiple = VOCABULARY_MULTIPLE * manifest["layout"]["tensor"]
+        self._padded_vocab = -(-manifest["size"]["vocab"] // multiple) * multiple
         self._trainer = self._build(tempfile.mkdtemp())  # NeMo keeps log files open in it as long as the run
 
     def run(self, clock: NullClock, iterations: int) -> None:
-        """As ``trlx.train`` goes on after it has built its trainer; the evaluation at its end gets one prompt."""
-        from trlx.utils.loading import get_pipeline
-
-        trainer, prompt_tokens = self._trainer, self._manifest["workload"]["prompt_tokens"]
+        """The evaluation at trlx's end gets one prompt."""
         self._state.clock = clock
         # words of all replicas' prompts; the end token, which would end the attention, becomes an ordinary one
-        ordinary = trlx_nemo_config.end_id(self._manifest["size"]["vocab"])
-        rows = prompts_of_groups(self._manifest, iterations) % ordinary
-        texts = [" ".join(map(str, row)) for row in rows.tolist()]
-        pipeline = get_pipeline(trainer.config.train.pipeline)
-        trainer.add_prompt_pipeline(pipeline(texts, prompt_tokens, trainer.tokenizer))
-        trainer.add_eval_pipeline(pipeline(texts[:1], prompt_tokens, trainer.tokenizer))
-        trainer.learn()
-        trainer.check_closed()
+        rows = prompts_of_groups(self._manifest, iterations) % (self._manifest["size"]["vocab"] - 1)
+        learn(self._trainer, self._manifest, [" ".join(map(str, row)) for row in rows.tolist()], 1)
+        self._trainer.check_closed()
         self._state.check_all_ran("trlx", iterations)
 
     def _build(self, folder: str) -> Any:
         from trlx.data.configs import TRLConfig
-        from trlx.trainer import register_trainer
         from trlx.trainer.nemo_ppo_trainer import NeMoPPOTrainer
         from trlx.utils import set_seed
 
-        manifest = self._manifest
-        self.configuration = trlx_nemo_config.megatron_config(manifest, folder, os.path.join(folder, "logs"))
+        manifest, iterations = self._manifest, asked_iterations(self._manifest)
+        self.configuration = megatron_config(manifest, folder, os.path.join(folder, "logs"))
         write_tokenizer(folder, manifest["size"]["vocab"])
         megatron_file = os.path.join(folder, "megatron.yaml")
         with open(megatron_file, "w", encoding="utf-8") as file:
             json.dump(self.configuration, file)  # YAML is more than JSON
-        iterations = asked_iterations(manifest)
-        config = TRLConfig.from_dict(
-            trlx_nemo_config.nemo_trlx_config(manifest, iterations, megatron_file, folder, REGISTERED_NAME)
-        )
-        kind = register_trainer(REGISTERED_NAME)(type(REGISTERED_NAME, (TimedNeMoPPO, NeMoPPOTrainer), {}))
+        config = TRLConfig.from_dict(nemo_trlx_config(manifest, iterations, megatron_file, folder))
         set_seed(config.train.seed)
-        return kind(
+        return type("SuiteNeMoPPOTrainer", (TimedNeMoPPO, NeMoPPOTrainer), {})(
             state=self._state,
             steps=manifest["workload"]["optimizer_steps"] * manifest["workload"]["ppo_epochs"],
             on_setup=self._check_setup,
             config=config,
-            reward_fn=self._reward,
+            reward_fn=lambda samples, **_: [float(manifest["workload"]["reward"]["value"])] * len(samples),
             metric_fn=None,
             stop_sequences=[],
             **config.train.trainer_kwargs,
         )
-
-    def _reward(self, samples: List[str], **others: Any) -> List[float]:
-        return [float(self._manifest["workload"]["reward"]["value"])] * len(samples)
 
     def _check_setup(self) -> None:
         """Raise ConfigError unless NeMo's groups and batches are the manifest's; count parameters."""
@@ -102,25 +85,25 @@ class TrlxNemoTrainer(Trainer):
             ("padded vocabulary", self._padded_vocab, trainer.model.padded_vocab_size),
         )
         check_found("NeMo is laid out", facts)
-        self._counted = self._count_parameters(trainer.model)
+        self._count_parameters(trainer.model)
         self._state.clock.watch(getattr(trainer.model.model, "module", trainer.model.model))
 
-    def _count_parameters(self, model: Any) -> Tuple[int, int]:
-        """Trained and all parameters over tensor parallel ranks, without the padding of the vocabulary.
+    def _count_parameters(self, model: Any) -> None:
+        """Over tensor parallel ranks, without the padding of the vocabulary.
 
         ``PPOGPT.parameters`` (MP:931) gives those that the optimizer gets, the value head not among them.
         """
         size, tensor = self._manifest["size"], self._manifest["layout"]["tensor"]
         heads = getattr(model.model, "module", model.model)
         padding = (self._padded_vocab - size["vocab"]) * size["hidden"]
-        embedding = heads.word_embeddings_weight()
-        trained = _whole_size(model.parameters(), tensor) - (padding if embedding.requires_grad else 0)
-        total = _whole_size(heads.language_model.parameters(), tensor) - padding
-        return trained, total + _whole_size(heads.other_heads.parameters(), tensor)
+        is_trained = heads.word_embeddings_weight().requires_grad
+        self._trained = _whole_size(model.parameters(), tensor) - (padding if is_trained else 0)
+        whole = (*heads.language_model.parameters(), *heads.other_heads.parameters())
+        self._total = _whole_size(whole, tensor) - padding
 
     def _end_iteration(self) -> None:
         state = self._state
-        counts = state.tally.counts(*self._counted)
+        counts = state.tally.counts(self._trained, self._total)
         stats: Dict[str, Optional[float]] = dict.fromkeys((*TRAIN_STATS, "kl", "reward"))
         stats["loss"] = state.mean("loss")
         stats["kl"] = float(state.logged["train/kl"].mean())
@@ -129,29 +112,22 @@ class TrlxNemoTrainer(Trainer):
 
 
 def write_tokenizer(folder: str, vocab: int) -> None:
-    """As ``AutoTokenizer`` reads it from a folder: each word is the number of its id.
-
-    The decoder is named because NeMo asks for text, which transformers up to 4.32 cannot give without one.
-    """
+    """As ``AutoTokenizer`` reads it: each word is the number of its id. transformers up to 4.32 needs a decoder."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
-    end = trlx_nemo_config.end_id(vocab)
+    end = vocab - 1  # the only special token: end, padding and unknown in one, so that nothing else ends a response
     tokenizer = Tokenizer(models.WordLevel({**{str(word): word for word in range(end)}, _END: end}, unk_token=_END))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tokenizer.decoder = decoders.WordPiece(prefix="##", cleanup=False)
     special = dict.fromkeys(("bos_token", "eos_token", "pad_token", "unk_token"), _END)
-    PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, clean_up_tokenization_spaces=False, model_max_length=10**9, **special
-    ).save_pretrained(folder)
+    more = {"clean_up_tokenization_spaces": False, "model_max_length": 10**9}
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special, **more).save_pretrained(folder)
 
 
 def _whole_size(parameters: Any, tensor: int) -> int:
     """Elements over all tensor parallel ranks; apex marks what it splits."""
-    return sum(
-        parameter.numel() * (tensor if getattr(parameter, "tensor_model_parallel", False) else 1)
-        for parameter in parameters
-    )
+    return sum(each.numel() * (tensor if getattr(each, "tensor_model_parallel", False) else 1) for each in parameters)
 
 
 def lead_lightning(world: World) -> Iterator[str]:
@@ -176,27 +152,13 @@ def work_differences(manifest: Dict[str, Any]) -> Iterator[str]:
     yield "the value head runs but is never optimised: the optimizer gets the language model's parameters alone"
     yield "generation applies a repetition penalty of 1.2 over all tokens so far, which trlx has no option for"
     yield "generation runs over all samples of a replica at once, and logits are computed on every position"
-    yield (
-        "the trained part of the reference lies in pinned host memory and is swapped with the policy's weights in each "
-        "iteration: 8 bytes a parameter over the host link, in the reference phase"
-    )
-    yield (
-        "the trained part of the reference is in fp32 (copied before NeMo casts the model); autocast casts its weights "
-        "in each micro batch, so that its products run in {} as the policy's do".format(
-            manifest["measure"]["precision"]
-        )
-    )
-    yield (
-        "training runs on {} positions a sample, {} of them padding that is not counted as trained; logits are "
-        "computed on all of them".format(padded, padded - sequence)
-    )
-    if sequence % 8:
-        # trlx pads what it scores to a multiple of 8 (TP:222), so there is a position for one token more
-        yield "the loss leaves out each response's first token and takes in the end token behind its last"
-    else:
-        yield "the loss leaves out each response's first token ({} of {})".format(
-            workload["new_tokens"] - 1, workload["new_tokens"]
-        )
+    yield "the trained part of the reference lies in pinned host memory, swapped with the policy in each iteration"
+    yield "the trained part of the reference is in fp32; autocast casts its weights in each micro batch"
+    said = "training runs on {} positions a sample, {} of them padding that is not counted as trained"
+    yield said.format(padded, padded - sequence)
+    # trlx pads what it scores to a multiple of 8 (TP:222), so there may be a position for one token more
+    end = " and takes in the end token behind its last" if sequence % 8 else ""
+    yield "the loss leaves out each response's first token" + end
     yield "gradients are not clipped: trlx runs the steps itself and leaves Lightning's clipping out"
     yield "samples are not shuffled between make_experience and the batches"
     if workload["ppo_epochs"] > 1:
@@ -206,11 +168,7 @@ def work_differences(manifest: Dict[str, Any]) -> Iterator[str]:
 
 
 def _notes() -> Iterator[str]:
-    yield "trlx {}, files unchanged: a subclass in its registry reports where phases begin and end".format(COMMIT[:8])
-    yield (
-        "the subclass wraps make_experience, generate, infer_logprobs_and_values, the schedule it runs, training_step, "
-        "offload_reference_model, offload_policy_model, the reward function and the optimizer step, and runs each"
-    )
+    yield "trlx {}, files unchanged: a subclass reports where phases begin and end".format(COMMIT[:8])
     yield "trlx evaluates at its end over one prompt, outside of every iteration; nothing is saved"
     yield "kl is trlx's own estimate (exp(r) - 1 - r); policy loss, value loss and gradient norm are not reported"
     yield 'reward scaling is off: the script\'s "ref" would turn a constant 0.5 into the clip value of 10'
