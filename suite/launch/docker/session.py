@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -30,7 +31,7 @@ def session_id() -> str:
 
 def this_driver() -> str:
     """The label of this process, which no other one has: kernel, space of process ids, id, and start in ticks."""
-    return f"{_boot()}/{_space()}/{os.getpid()}/{_start_ticks(os.getpid())}"
+    return f"{_boot()}/{_space()}/{os.getpid()}/{_start_ticks(os.getpid()) or ''}"
 
 
 def is_dead(label: str) -> bool:
@@ -135,7 +136,9 @@ def _unless_gone(remove: Callable[[], object]) -> None:
 
 
 def _boot() -> str:
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    with suppress(OSError):  # a sandbox's kernel may not tell: such a driver is never taken for dead
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return ""
 
 
 def _space() -> str:
