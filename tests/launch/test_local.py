@@ -157,9 +157,9 @@ def test_output_in_the_pipe_when_the_rank_ends_is_not_lost(tmp_path):
 
 def test_a_limit_on_the_size_of_files_is_named(tmp_path):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (8192, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 15, hard))
     try:
-        failure = run(tmp_path, 'print("x" * 20000, flush=True)\ntime.sleep(600)').failure
+        failure = run(tmp_path, 'print("x" * 50000, flush=True)\ntime.sleep(600)').failure
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert failure.kind == "config"
