@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,7 +37,11 @@ def removable(path: Path) -> Removable:
     if bundle.running():
         raise UsageError(f"{path} is being run: wait for its end, or stop its driver")
     _refuse_submitted(bundle)
-    sizes = [file.lstat().st_size for file in bundle.path.rglob("*") if file.is_symlink() or not file.is_dir()]
+    sizes = []
+    for root, _, names in os.walk(bundle.path):
+        for name in names:
+            with suppress(OSError):  # somebody else may be removing it too
+                sizes.append(os.lstat(os.path.join(root, name)).st_size)
     return Removable(Bundle(path), len(sizes), sum(sizes))
 
 
