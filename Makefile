@@ -165,7 +165,7 @@ tune-check: $(VENV)/.tune ## replay the search of suite tune on published sweeps
 docs: $(VENV)/.docs ## build the documentation site into build/docs; open build/docs/index.html
 	@$(BIN)/python -m mkdocs build --quiet --strict
 
-tasks: ## compare, gate and buy by the commands of their pages alone, each in a fresh clone: two hours on two busy cores
+tasks: ## compare, gate and buy by the commands of their pages alone, each in a fresh clone, in 20 minutes
 	@$(PYTHON) -m tests.tools.tasks
 
 # Locks that pip reads; the source of trlx is a commit. Exit code 3 of the script: nobody could be asked.

@@ -64,7 +64,7 @@ trlx() {
 driver_and_engines() {
 	local style=(--allow-unsafe --strip-extras --no-annotate --no-header --no-emit-index-url --no-emit-find-links) lock
 	for lock in driver cpu; do grep '^#' "requirements/$lock.lock" > "build/$lock.head"; done
-	"$lock_tool" --quiet --generate-hashes "${style[@]}" --extra test --extra quality -o requirements/driver.lock \
+	"$lock_tool" --quiet --generate-hashes "${style[@]}" --extra plots --extra test --extra quality -o requirements/driver.lock \
 		pyproject.toml requirements/build.in
 	DS_BUILD_OPS=0 "$lock_tool" --quiet --no-build-isolation "${style[@]}" -c requirements/driver.lock \
 		-o requirements/cpu.lock requirements/cpu.in
@@ -107,7 +107,7 @@ trainer_locks() {
 
 images() {
 	local in=requirements/images
-	image_lock driver 3.11 2_28 -c requirements/driver.lock pyproject.toml
+	image_lock driver 3.11 2_28 -c requirements/driver.lock --extra plots pyproject.toml
 	image_lock engines 3.11 2_28 --override $in/engines.override $in/engines.in
 	image_lock trlx 3.11 2_28 $in/trlx.in
 	trainer_locks trl requirements/trl.lock

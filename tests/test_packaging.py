@@ -53,7 +53,7 @@ class TestLocks:
         assert {"numpy", "pydantic"} <= shared
         assert {name: DRIVER_LOCK[name] for name in shared} == {name: CPU_LOCK[name] for name in shared}
 
-    @pytest.mark.parametrize("wanted", [*DRIVER, *EXTRAS["test"], *EXTRAS["quality"]], ids=str)
+    @pytest.mark.parametrize("wanted", [*DRIVER, *EXTRAS["plots"], *EXTRAS["test"], *EXTRAS["quality"]], ids=str)
     def test_the_driver_lock_pins_what_pyproject_asks_for(self, wanted: Requirement) -> None:
         assert DRIVER_LOCK[canonicalize_name(wanted.name)] in wanted.specifier
 

@@ -10,6 +10,7 @@ from suite.cli.options.check import warn
 from suite.cli.options.declare import argument, flag, option
 from suite.cli.options.reading import STANDARD_OUTPUT, print_json, without_collector, written_to
 from suite.report.facts.model import build
+from suite.report.plots import can_draw
 from suite.report.reading import read_entries
 from suite.report.terminal import print_answer, print_headline, print_imported
 from suite.report.text.markdown import as_json as figures
@@ -75,6 +76,8 @@ def report(
     print_imported(model)
     for line in model.caveats:
         warn("note: ", line)
+    if written and not can_draw():
+        warn("note: ", "the report has no plots: pip install 'rlhf-suite[plots]' brings what draws them")
     if written:
         say(printable(f"wrote {', '.join(str(path) for path in written)}"))
     if page:

@@ -57,6 +57,14 @@ def test_every_file_that_is_told_is_there_and_linked_and_older_pictures_without_
     assert set(contents(tmp_path)) == {str(path.relative_to(tmp_path)) for path in left} | {"my report-assets/own.svg"}
 
 
+def test_without_matplotlib_a_report_is_written_without_plots_and_says_what_brings_them(tmp_path, monkeypatch):
+    monkeypatch.setattr("suite.report.plots.find_spec", {}.get)
+    done = suite("report", RESULTS / "cpu" / "runs", "-o", tmp_path / "report.md")
+    assert done.exit_code == 0 and "'rlhf-suite[plots]'" in done.stderr
+    assert not list(tmp_path.rglob("*.svg"))
+    assert ".svg" not in (tmp_path / "report.md").read_text()
+
+
 def test_what_is_no_file_of_its_own_is_not_replaced_by_a_report(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     (tmp_path / "folder.md").mkdir()

@@ -5,6 +5,7 @@ import hashlib
 import io
 import json
 import pickle
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,10 @@ NAMES = ("throughput", "predicted", "scaling", "phases", "memory")
 #: The rooms whose code a picture can depend on beside its figures.
 _ROOMS = (*ROOMS, "report")
 _PACKAGES = ("matplotlib", "numpy")
+
+
+def can_draw() -> bool:
+    return find_spec("matplotlib") is not None
 
 
 def draw(model: ReportModel, folder: Path) -> list[Path]:
@@ -41,7 +46,9 @@ def draw(model: ReportModel, folder: Path) -> list[Path]:
 
 
 def pictures(model: ReportModel, folder: Path) -> list[Path]:
-    """As ``draw``, whose files depend on the model alone; kept beside the derived records."""
+    """As ``draw``, whose files depend on the model alone; kept beside the derived records. None without matplotlib."""
+    if not can_draw():
+        return []
     database = Database(cache_folder())
     try:
         if not database.is_open:
