@@ -13,14 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suite.bundle.event_fields import DriverEnd, Event, Launch, kind_of
-from suite.bundle.event_lines import rank_name
-from suite.bundle.events import Events
+from suite.bundle.events import Events, rank_name
 from suite.bundle.fact_checks import fact_findings, memory_findings
 from suite.bundle.findings import Finding, Within, one_of
-from suite.bundle.noise_model import Noise
-from suite.bundle.rank_times import Array, RankTimes
+from suite.bundle.parts import Noise
 from suite.bundle.record import Record
 from suite.bundle.sides import period_findings
+from suite.bundle.timeline import Array, RankTimes
 from suite.bundle.validity import LOST_SHARE, OTHERS_CPUS
 from suite.spec.manifest import Manifest
 

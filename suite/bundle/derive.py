@@ -2,24 +2,31 @@
 
 from operator import sub
 
-from suite.bundle.ending import ending
-from suite.bundle.energy import energy, throttle_notes
-from suite.bundle.event_fields import DriverEnd, Event, Iteration, Launch, Start
-from suite.bundle.event_lines import rank_name
-from suite.bundle.events import Events
+from suite.bundle.event_fields import DriverEnd, Failed, Iteration, Launch, RankEnd, Start
+from suite.bundle.events import Events, rank_name
 from suite.bundle.evidence import recorded_evidence
 from suite.bundle.fact_checks import not_as_asked
 from suite.bundle.facts import disturbance_notes, facts_of
 from suite.bundle.files import DamagedBundle
-from suite.bundle.peaks import memory
-from suite.bundle.per_manifest import once_per_manifest
-from suite.bundle.rates import details, phase_intervals, phases, steadiness, throughput, waits
-from suite.bundle.record import Environment, Evidence, Iterations, Record, RunFacts, Turns
-from suite.bundle.rollout import padding, realised_lengths, rollout, staleness, staleness_notes
-from suite.bundle.sides import overlap, training_side, with_sides_compared
+from suite.bundle.manifest_file import once_per_manifest
+from suite.bundle.noise import energy, throttle_reasons
+from suite.bundle.rates import (
+    details,
+    padding,
+    phase_intervals,
+    phases,
+    realised_lengths,
+    rollout,
+    staleness,
+    steadiness,
+    throughput,
+    waits,
+)
+from suite.bundle.record import Environment, Evidence, Failure, Iterations, Record, RunFacts, Status, Turns
+from suite.bundle.sides import overlap, with_sides_compared
 from suite.bundle.store import Bundle, OtherSchema, StillRunning
 from suite.bundle.timeline import Timeline, make_timeline
-from suite.bundle.utilisation import compute, impossible_figures
+from suite.bundle.utilisation import compute, impossible_figures, memory
 from suite.bundle.validity import noise_and_validity
 from suite.spec.algorithms import PPO_NAME
 from suite.spec.manifest import Manifest
@@ -28,6 +35,8 @@ from suite.spec.manifest import Manifest
 _GAP_SHARE, _GAP_SECONDS = 0.05, 0.1
 #: A clock that is set is worth a word from here on; its slewing is not.
 _BACK_SECONDS = 1.0
+#: More than any run that failed had: a manifest may ask for tens of thousands of ranks of which none was there.
+_MOST_PROBLEMS = 4096
 
 
 def derive(
@@ -47,39 +56,37 @@ def derive(
     events, driver_facts = events or bundle.events(manifest), bundle.environment()
     if not is_over and not events.of_driver(DriverEnd) and bundle.running():
         raise StillRunning(f"run {bundle.id} is still going on; its record is derived when it ends")
-    training = training_side(events, manifest)
-    timeline = with_sides_compared(events, make_timeline(training, manifest), manifest)
-    ranks = manifest.layout.ranks
-    status, failure = ending(events, timeline, manifest)
-    shares, stale = phases(timeline), staleness(events, timeline)
+    timeline = with_sides_compared(make_timeline(events, manifest))
+    status, failure = _ending(timeline)
+    shares, stale, beside = phases(timeline), staleness(timeline), overlap(timeline)
     algorithm = manifest.workload.algorithm
-    work, work_notes = compute(events, timeline, shares, manifest)
-    turns = _turns(events, timeline, manifest)
+    work, work_notes = compute(timeline, shares, beside)
+    turns = _turns(timeline)
     rows = 1 if turns is None else len(turns.rows)
-    peaks = memory(training, timeline.counted, manifest)
-    cannot_be = impossible_figures(events, work, shares, peaks, manifest)
-    noise, validity = noise_and_validity(events, training, timeline, manifest, work, cannot_be, rows)
+    peaks, throttling = memory(timeline), throttle_reasons(timeline)
+    cannot_be = impossible_figures(timeline, work, shares, peaks)
+    noise, validity = noise_and_validity(timeline, work, cannot_be, rows)
     return Record(
         run=_run_facts(events, manifest),
         status=status,
         failure=failure,
         counts=timeline.counts,
-        throughput=throughput(events, timeline, ranks),
+        throughput=throughput(timeline),
         phases=shares,
-        details=details(training, timeline.counted),
-        phase_intervals=phase_intervals(training, timeline),
-        waits=waits(training, timeline),
+        details=details(timeline),
+        phase_intervals=phase_intervals(timeline),
+        waits=waits(timeline),
         void_iterations=timeline.void,
         algorithm=None if algorithm.name == PPO_NAME else algorithm.text(),  # records of PPO stay as they were
         lengths=realised_lengths(manifest),
         padding=padding(manifest, timeline.counts),
-        rollout=rollout(events, timeline, manifest),
+        rollout=rollout(timeline),
         staleness=stale,
-        overlap=overlap(events, timeline, manifest),
+        overlap=beside,
         memory=peaks,
         compute=work,
-        energy=energy(events, timeline, manifest),
-        steady_state=steadiness(events, timeline, manifest.measure.warmup),
+        energy=energy(timeline),
+        steady_state=steadiness(timeline),
         noise=noise,
         validity=validity,
         iterations=Iterations(seconds=timeline.seconds),
@@ -89,14 +96,14 @@ def derive(
             *events.notes,
             *([f"no rate without its work: {timeline.counts_problem}"] if timeline.counts_problem else []),
             *_void_notes(timeline),
-            *_gap_notes(events, timeline, rows > 1),
+            *_gap_notes(timeline, rows > 1),
             *_clock_notes(events),
             *not_as_asked(events, manifest),
             *_version_notes(events),
-            *staleness_notes(stale, manifest),
+            *_staleness_notes(stale, manifest),
             *disturbance_notes(events),
             *work_notes,
-            *throttle_notes(events, timeline),
+            *([f"clocks were held back by: {', '.join(throttling)}"] if throttling else []),
         ),
         evidence=recorded_evidence(bundle, events, evidence),
     )
@@ -111,6 +118,53 @@ def record_of(bundle: Bundle, is_over: bool = False) -> Record:
         return bundle.record() or derive(bundle, is_over=is_over)
     except OtherSchema:
         return derive(bundle, is_over=is_over)
+
+
+def _ending(timeline: Timeline) -> tuple[Status, Failure | None]:
+    """Status and failure: the driver's classification, else the first failure that a rank reported, else unknown.
+
+    A run is ok when the driver and every rank say so, nobody tells a failure and its work is one number. Without the
+    driver's end event it was interrupted (the caller knows that no driver holds it). Only an ok run has no failure.
+    """
+    events, end = timeline.events, timeline.events.of_driver(DriverEnd)
+    if end is None or end.status == "interrupted":
+        evidence = "the driver was stopped by its user" if end else "the driver ended without writing its end"
+        failure = _failure(timeline, events.of_driver(Failed))
+        return "interrupted", failure or Failure(kind="interrupted", phase=None, evidence=(evidence,))
+    problems = _problems(timeline, end)
+    if not problems:
+        return "ok", None
+    earliest = min(events.of_all(Failed), key=lambda event: (event.time, event.rank), default=None)
+    failure = _failure(timeline, events.of_driver(Failed) or earliest)
+    return "failed", failure or Failure(kind="unknown", phase=None, evidence=problems)
+
+
+def _problems(timeline: Timeline, end: DriverEnd) -> tuple[str, ...]:
+    """What speaks against an ok end, most telling first."""
+    events, told = timeline.events, end.exit_codes
+    codes: dict = told if isinstance(told, dict) else dict(enumerate(told))
+    problems = [f"work: {timeline.counts_problem}"] if timeline.counts_problem else []
+    if end.status == "failed":
+        problems.append(f"the driver ended as failed; exit codes by rank: {end.exit_codes}")
+    elif bad := {rank: code for rank, code in codes.items() if code}:
+        problems.append(f"the driver ended as ok, but ranks did not by their exit codes: {bad}")
+    if events.of_driver(Failed) or any(events.of_all(Failed)):
+        problems.append("a failure was told")
+    for rank in range(timeline.manifest.layout.ranks):
+        rank_end = next(iter(events.of(rank, RankEnd)), None)
+        if rank_end is None:
+            problems.append(f"rank {rank} wrote no end")
+        elif rank_end.status != "ok":
+            problems.append(f"rank {rank} ended as failed after {rank_end.iterations} iterations")
+    more = len(problems) - _MOST_PROBLEMS
+    return tuple(problems) if more <= 0 else (*problems[:_MOST_PROBLEMS], f"and {more} more")
+
+
+def _failure(timeline: Timeline, event: Failed | None) -> Failure | None:
+    if event is None:
+        return None
+    iteration = event.iteration if timeline.rules >= 3 else None
+    return Failure(kind=event.failure, phase=event.phase, evidence=tuple(event.evidence), iteration=iteration)
 
 
 def _run_facts(events: Events, manifest: Manifest) -> RunFacts:
@@ -143,9 +197,9 @@ def _run_facts(events: Events, manifest: Manifest) -> RunFacts:
     )
 
 
-def _turns(events: Events, timeline: Timeline, manifest: Manifest) -> Turns | None:
+def _turns(timeline: Timeline) -> Turns | None:
     """Raises DamagedBundle where manifest and driver differ over whether the run took turns, or with whom."""
-    launch = events.of_driver(Launch)
+    launch, manifest = timeline.events.of_driver(Launch), timeline.manifest
     known = launch.turns if launch else None
     is_asked = manifest.measure.turns == "iterations"
     if known is None:
@@ -177,13 +231,13 @@ def _void_notes(timeline: Timeline) -> tuple[str, ...]:
     return (f"{known}, so there is no rate: give the loss scale more warm-up iterations, or run in bf16",)
 
 
-def _gap_notes(events: Events, timeline: Timeline, in_turns: bool) -> tuple[str, ...]:
+def _gap_notes(timeline: Timeline, in_turns: bool) -> tuple[str, ...]:
     """Check the clock of the iterations after the warm-up against the time between rank 0's iteration events, unless
     others had their turns in between."""
     window = timeline.window
     if not window or window.start < 1 or in_turns:
         return ()
-    times = [event.time for event in events.of(0, Iteration)]
+    times = [event.time for event in timeline.events.of(0, Iteration)]
     elapsed = times[window.stop - 1] - times[window.start - 1]
     claimed = sum(timeline.seconds[window.start : window.stop])
     if abs(elapsed - claimed) <= max(_GAP_SHARE * claimed, _GAP_SECONDS):
@@ -194,9 +248,8 @@ def _gap_notes(events: Events, timeline: Timeline, in_turns: bool) -> tuple[str,
 
 def _clock_notes(events: Events) -> tuple[str, ...]:
     """Rates come from a clock that cannot be set; the times of events may not."""
-    writers: list[tuple[int | None, tuple[Event, ...]]] = [(None, events.driver), *events.ranks.items()]
     notes = []
-    for rank, written in writers:
+    for rank, written in ((None, events.driver), *events.ranks.items()):
         times = [event.time for event in written]
         back = max(map(sub, times, times[1:]), default=0.0)
         if back > _BACK_SECONDS:
@@ -207,3 +260,10 @@ def _clock_notes(events: Events) -> tuple[str, ...]:
 def _version_notes(events: Events) -> tuple[str, ...]:
     versions = sorted({start.suite_version for start in events.of_all(Start)})
     return (f"ranks ran different versions of the suite: {', '.join(versions)}",) if len(versions) > 1 else ()
+
+
+def _staleness_notes(found: int | None, manifest: Manifest) -> tuple[str, ...]:
+    """Ranks that tell of stale samples where every rank generates and trains in turn."""
+    if not found or manifest.layout.placement == "split":
+        return ()
+    return (f"ranks tell a staleness of {found}, although the layout lets every rank generate and train in turn",)

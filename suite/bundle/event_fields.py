@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_
 import msgspec
 from msgspec import Meta, Struct
 
-from suite.bundle.amounts import LEAST_SECONDS, MOST_COUNT, MOST_SECONDS
+from suite.bundle.parts import LEAST_SECONDS, MOST_COUNT, MOST_SECONDS
 from suite.launch.outcome import FailureKind
 from suite.spec.phases import TIMED_NAMES
 

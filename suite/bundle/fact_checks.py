@@ -11,7 +11,7 @@ from suite.bundle.event_fields import Iteration, Launch, Memory, Turn
 from suite.bundle.events import SETUP, Events
 from suite.bundle.facts import derivation, facts_of, inner, positive
 from suite.bundle.findings import Finding, one_of
-from suite.bundle.per_manifest import once_per_manifest
+from suite.bundle.manifest_file import once_per_manifest
 from suite.bundle.record import Record
 from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from suite.bundle.amounts import MOST_COUNT, MOST_SECONDS
+from suite.bundle.parts import MOST_COUNT, MOST_SECONDS
 from suite.launch.outcome import Failure, Outcome
 from suite.launch.traces import LONGEST_LINE
 from suite.spec.redaction import without_secrets

@@ -4,9 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from pydantic import Field, JsonValue, SerializerFunctionWrapHandler, create_model, model_serializer, model_validator
 
-from suite.bundle.amounts import LEAST_SECONDS, MOST_COUNT, MOST_SECONDS, Count, Peaks, Seconds
-from suite.bundle.noise_model import Noise, Validity
-from suite.bundle.overlap_model import Overlap
+from suite.bundle.parts import LEAST_SECONDS, MOST_COUNT, MOST_SECONDS, Count, Noise, Overlap, Peaks, Seconds, Validity
 from suite.launch.outcome import FailureKind
 from suite.spec.base import Frozen, Track
 from suite.spec.device import Precision

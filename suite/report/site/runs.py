@@ -10,7 +10,7 @@ from suite.bundle.cache.survey import Surveyed
 from suite.bundle.cache.table import Derived, View, select
 from suite.bundle.evidence import digest_of_all
 from suite.bundle.folder import Trace, findings_that_leave_out
-from suite.bundle.per_manifest import once_per_manifest
+from suite.bundle.manifest_file import once_per_manifest
 from suite.bundle.record import Record
 from suite.bundle.store import DamagedBundle, StillRunning
 from suite.report.facts.conventions import clock_of
