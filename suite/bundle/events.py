@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, Union, cast
 
 import msgspec
 
@@ -30,7 +30,6 @@ from suite.bundle.event_fields import (
     RankEnd,
     Start,
     Turn,
-    decoder_of,
     event_of,
     is_moment,
     kind_of,
@@ -59,8 +58,8 @@ MOST_BYTES, BYTES_OF_RANK = 256 << 20, 256 << 10
 #: Ranks that wrote nothing: every one of them is looked at, though a manifest of 3 KB can ask for a million.
 MOST_SILENT = 1 << 16
 _RANK_FILE = re.compile(r"rank-(0|[1-9][0-9]{0,8})\.jsonl")
-
-_DECODE = {writer: decoder_of(writer).decode for writer in FIELDS}
+#: Each raises ``msgspec.MsgspecError``, UnicodeDecodeError or RecursionError.
+_DECODE = {writer: msgspec.json.Decoder(Union[tuple(kinds.values())]).decode for writer, kinds in FIELDS.items()}  # noqa: UP007
 _parse, _encode = msgspec.json.Decoder().decode, msgspec.json.Encoder().encode
 #: In a line with one of these, names are harder to count than ``_has_each_name_once`` does.
 _CAREFUL = (b"\\", b"\t", b"\r", b" :")
@@ -91,12 +90,10 @@ class Events:
 
     @cached_property
     def _by_kind(self) -> dict[tuple[int, type[Event]], list[Event]]:
-        found: dict[tuple[int, type[Event]], list[Event]] = {}
+        found: dict[tuple[int, type[Event]], list[Event]] = defaultdict(list)
         for rank, events in self.ranks.items():
-            of_rank: dict[type[Event], list[Event]] = defaultdict(list)
             for event in events:
-                of_rank[type(event)].append(event)
-            found.update(((rank, kind), same) for kind, same in of_rank.items())
+                found[rank, type(event)].append(event)
         return found
 
 
@@ -116,7 +113,7 @@ def read_events(folder: Path, manifest: Manifest, read: Read) -> Events:
         data = _content(name, read)
         size, count = size + len(data), count + data.count(b"\n")
         if size > most or count > MOST_EVENTS:
-            what = f"{count} events of {size} bytes, more than the {MOST_EVENTS} and the {most} that are read"
+            what = f"{count} events of {size} bytes, and at most {MOST_EVENTS} of {most} bytes are read"
             raise DamagedBundle(f"up to {name} there are {what}")
         ranks[rank] = events_in(data, name, rank, notes)
         _check_rank(ranks[rank], name, manifest)

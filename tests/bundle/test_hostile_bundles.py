@@ -326,12 +326,12 @@ def test_of_thousands_of_ranks_that_wrote_nothing_some_are_named(tmp_path):
 
 def test_all_ranks_together_may_not_have_too_much_either(path, monkeypatch):
     first, second = (file.read_bytes() for file in sorted((path / "events").glob("rank-*")))
-    there = f"{(first + second).count(b'\n')} events of {len(first + second)} bytes"
+    there = f"{len((first + second).splitlines())} events of {len(first + second)} bytes"
     monkeypatch.setattr(events, "BYTES_OF_RANK", 1)
     for most, most_bytes in ((60, len(first + second)), (events.MOST_EVENTS, len(first))):
         monkeypatch.setattr(events, "MOST_EVENTS", most)
         monkeypatch.setattr(events, "MOST_BYTES", most_bytes)
-        told = f"there are {there}, more than the {most} and the {most_bytes + 2} that are read"
+        told = f"there are {there}, and at most {most} of {most_bytes + 2} bytes are read"
         assert damage_of(path) == f"up to events/rank-1.jsonl {told}"
 
 
