@@ -2,6 +2,7 @@
 
 from operator import sub
 
+from suite.bundle import rates
 from suite.bundle.event_fields import DriverEnd, Failed, Iteration, Launch, RankEnd, Start
 from suite.bundle.events import Events, rank_name
 from suite.bundle.evidence import recorded_evidence
@@ -10,19 +11,7 @@ from suite.bundle.facts import disturbance_notes, facts_of
 from suite.bundle.files import DamagedBundle
 from suite.bundle.manifest_file import once_per_manifest
 from suite.bundle.noise import energy, throttle_reasons
-from suite.bundle.rates import (
-    details,
-    padding,
-    phase_intervals,
-    phases,
-    realised_lengths,
-    rollout,
-    staleness,
-    steadiness,
-    throughput,
-    waits,
-)
-from suite.bundle.record import Environment, Evidence, Failure, Iterations, Record, RunFacts, Status, Turns
+from suite.bundle.record import NO_WORK, Environment, Evidence, Failure, Iterations, Record, RunFacts, Status, Turns
 from suite.bundle.sides import overlap, with_sides_compared
 from suite.bundle.store import Bundle, OtherSchema, StillRunning
 from suite.bundle.timeline import Timeline, make_timeline
@@ -58,7 +47,7 @@ def derive(
         raise StillRunning(f"run {bundle.id} is still going on; its record is derived when it ends")
     timeline = with_sides_compared(make_timeline(events, manifest))
     status, failure = _ending(timeline)
-    shares, stale, beside = phases(timeline), staleness(timeline), overlap(timeline)
+    shares, stale, beside = rates.phases(timeline), rates.staleness(timeline), overlap(timeline)
     algorithm = manifest.workload.algorithm
     work, work_notes = compute(timeline, shares, beside)
     turns = _turns(timeline)
@@ -71,22 +60,22 @@ def derive(
         status=status,
         failure=failure,
         counts=timeline.counts,
-        throughput=throughput(timeline),
+        throughput=rates.throughput(timeline),
         phases=shares,
-        details=details(timeline),
-        phase_intervals=phase_intervals(timeline),
-        waits=waits(timeline),
+        details=rates.details(timeline),
+        phase_intervals=rates.phase_intervals(timeline),
+        waits=rates.waits(timeline),
         void_iterations=timeline.void,
         algorithm=None if algorithm.name == PPO_NAME else algorithm.text(),  # records of PPO stay as they were
-        lengths=realised_lengths(manifest),
-        padding=padding(manifest, timeline.counts),
-        rollout=rollout(timeline),
+        lengths=rates.realised_lengths(manifest),
+        padding=rates.padding(manifest, timeline.counts),
+        rollout=rates.rollout(timeline),
         staleness=stale,
         overlap=beside,
         memory=peaks,
         compute=work,
         energy=energy(timeline),
-        steady_state=steadiness(timeline),
+        steady_state=rates.steadiness(timeline),
         noise=noise,
         validity=validity,
         iterations=Iterations(seconds=timeline.seconds),
@@ -94,7 +83,7 @@ def derive(
         environment=Environment(worker=facts_of(events, 0) or None, driver=driver_facts),
         notes=(
             *events.notes,
-            *([f"no rate without its work: {timeline.counts_problem}"] if timeline.counts_problem else []),
+            *([f"{NO_WORK}: {timeline.counts_problem}"] if timeline.counts_problem else []),
             *_void_notes(timeline),
             *_gap_notes(timeline, rows > 1),
             *_clock_notes(events),

@@ -1,6 +1,6 @@
 """The events of a run, read back and checked: each by itself, and in the order in which they were written.
 
-The events of a file are read all at once where they are as the suite writes them, else line by line.
+A line is decoded at once where it is as the suite writes it; else what is wrong with it is looked for.
 """
 
 import os
@@ -15,26 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, Union, cast
 
 import msgspec
 
-from suite.bundle.event_fields import (
-    FIELDS,
-    FREE,
-    DriverEnd,
-    Environment,
-    Event,
-    Failed,
-    Heartbeat,
-    Iteration,
-    Launch,
-    Memory,
-    Phase,
-    RankEnd,
-    Start,
-    Turn,
-    event_of,
-    is_moment,
-    kind_of,
-    wrong_field,
-)
+from suite.bundle import event_fields as kinds
+from suite.bundle.event_fields import FIELDS, FREE, Event, event_of, is_moment, kind_of, wrong_field
 from suite.bundle.files import DamagedBundle, check_tree, parse_object, text_of
 from suite.spec.foreign import EVENTS_BYTES, LINE_BYTES
 from suite.spec.manifest import Manifest
@@ -50,7 +32,7 @@ SETUP = "setup"
 #: The content of a bundle's file by its name and the most bytes that are read; raises FileNotFoundError, DamagedBundle.
 Read = Callable[[str, int], bytes]
 _Kind = TypeVar("_Kind", bound=Event)
-_OF_ITERATIONS: frozenset[type[Event]] = frozenset((Turn, Phase, Memory, Iteration))
+_OF_ITERATIONS: frozenset[type[Event]] = frozenset((kinds.Turn, kinds.Phase, kinds.Memory, kinds.Iteration))
 #: Events of one file, and of all together: beyond any run, and no more than a machine reads in a minute.
 MOST_IN_FILE, MOST_EVENTS = 1 << 18, 1 << 21
 #: Bytes of all together, and more for each rank that has some: what is read takes up to twenty times as much memory.
@@ -59,9 +41,12 @@ MOST_BYTES, BYTES_OF_RANK = 256 << 20, 256 << 10
 MOST_SILENT = 1 << 16
 _RANK_FILE = re.compile(r"rank-(0|[1-9][0-9]{0,8})\.jsonl")
 #: Each raises ``msgspec.MsgspecError``, UnicodeDecodeError or RecursionError.
-_DECODE = {writer: msgspec.json.Decoder(Union[tuple(kinds.values())]).decode for writer, kinds in FIELDS.items()}  # noqa: UP007
+_DECODE = {
+    writer: msgspec.json.Decoder(Union[tuple(of_writer.values())]).decode  # noqa: UP007
+    for writer, of_writer in FIELDS.items()
+}
 _parse, _encode = msgspec.json.Decoder().decode, msgspec.json.Encoder().encode
-#: In a line with one of these, names are harder to count than ``_has_each_name_once`` does.
+#: In a line with one of these, names are harder to count than ``_usual_event`` does.
 _CAREFUL = (b"\\", b"\t", b"\r", b" :")
 
 
@@ -119,7 +104,7 @@ def read_events(folder: Path, manifest: Manifest, read: Read) -> Events:
         _check_rank(ranks[rank], name, manifest)
     log = "events/driver.jsonl"
     driver = events_in(_content(log, read), log, None, notes)
-    for kind, place in ((Launch, 0), (DriverEnd, -1)):
+    for kind, place in ((kinds.Launch, 0), (kinds.DriverEnd, -1)):
         found = [event for event in driver if isinstance(event, kind)]
         if found and found != [driver[place]]:
             raise DamagedBundle(f"{log} has a {kind_of(found[0])} event out of place or more than once")
@@ -161,7 +146,7 @@ def _check_rank(events: tuple[Event, ...], name: str, manifest: Manifest) -> Non
     """One start first, iterations without gaps, phases once and in their iteration, nothing after the end."""
     if not events:
         return
-    if not isinstance(events[0], Start):
+    if not isinstance(events[0], kinds.Start):
         raise DamagedBundle(f"{name} does not begin with its start event")
     _check_start(events[0], manifest, f"{name} seq 0")
     completed, has_ended = 0, False
@@ -172,9 +157,9 @@ def _check_rank(events: tuple[Event, ...], name: str, manifest: Manifest) -> Non
         where = f"{name} seq {event.seq}"
         if has_ended:
             raise DamagedBundle(f"{where} follows the end")
-        if kind is Failed:
+        if kind is kinds.Failed:
             continue
-        is_within, is_beat = kind in _OF_ITERATIONS and phase != SETUP, kind is Heartbeat
+        is_within, is_beat = kind in _OF_ITERATIONS and phase != SETUP, kind is kinds.Heartbeat
         # a trainer has work between iterations too, of which it tells as of the one before
         fitting = (completed, completed - 1, None) if is_beat else (completed,)
         if (is_within or is_beat) and iteration not in fitting:
@@ -185,17 +170,17 @@ def _check_rank(events: tuple[Event, ...], name: str, manifest: Manifest) -> Non
         if (kind, phase) in seen:
             raise DamagedBundle(f"{where}: {kind_of(event)} event is a repetition")
         seen.add((kind, phase))
-        if kind is Iteration:
+        if kind is kinds.Iteration:
             completed += 1
             within.clear()
-        elif isinstance(event, RankEnd):
+        elif isinstance(event, kinds.RankEnd):
             has_ended, asked = True, manifest.measure.warmup + manifest.iterations
             if event.status == "ok" and not completed == event.iterations == asked:
                 counts = f"{event.iterations} iterations; {completed} were written, {asked} were asked for"
                 raise DamagedBundle(f"{where}: ended ok after {counts}")
 
 
-def _check_start(event: Start, manifest: Manifest, where: str) -> None:
+def _check_start(event: kinds.Start, manifest: Manifest, where: str) -> None:
     if event.schema != EVENTS_SCHEMA:
         raise DamagedBundle(not_read(where, event.schema, EVENTS_SCHEMA, event.suite_version))
     for field, value in (("manifest_hash", manifest.hash), ("world_size", manifest.layout.ranks)):
@@ -207,74 +192,52 @@ def _check_start(event: Start, manifest: Manifest, where: str) -> None:
 def events_in(data: bytes, name: str, rank: int | None, notes: list[str]) -> tuple[Event, ...]:
     """Of the file that messages call ``name``, by a rank, or the driver. What is left out is noted: a last line that
     its writer did not finish, and kinds of a later version. Raises DamagedBundle."""
-    return _usual_events(data, rank) or tuple(_one_by_one(data, name, rank, notes))
-
-
-def _usual_events(data: bytes, rank: int | None) -> tuple[Event, ...]:
-    """None where something is wrong with one of them, or to be noted."""
+    events: list[Event] = []
+    unknown: list[str] = []
     lines = data.split(b"\n")
-    if lines.pop() or not lines or max(map(len, lines)) >= LINE_BYTES:
-        return ()
-    try:
-        events = tuple(map(_DECODE[_writer(rank)], lines))
-        if not _has_each_name_once(data, lines):
-            return ()
-        if [event.seq for event in events] != list(range(len(events))) or {event.rank for event in events} != {rank}:
-            return ()
-        for event in events:
-            if isinstance(event, Environment | Iteration):
-                check_tree(event.facts if isinstance(event, Environment) else event.device, "")
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, DamagedBundle):
-        return ()
-    return events
+    careful = [mark for mark in _CAREFUL if mark in data]
+    for seq, line in enumerate(lines):
+        if len(line) >= LINE_BYTES:
+            raise DamagedBundle(f"{name} line {seq + 1} is longer than {LINE_BYTES} bytes")
+        if seq == len(lines) - 1:
+            notes += [f"{name} line {seq + 1} was cut short and left out"] if line else []
+            break
+        event = _usual_event(line, rank, seq, careful) or _checked_event(line, rank, seq, f"{name} line {seq + 1}")
+        if isinstance(event, str):
+            unknown.append(event)
+        else:
+            events.append(event)
+    if unknown:
+        notes.append(unknown[0] if len(unknown) == 1 else f"{unknown[0]}, as were {len(unknown) - 1} more")
+    return tuple(events)
 
 
-def _has_each_name_once(data: bytes, lines: Sequence[bytes]) -> bool:
-    """Whether no object has a name twice, of which all but the last would be lost.
+def _usual_event(line: bytes, rank: int | None, seq: int, careful: Sequence[bytes]) -> Event | None:
+    """Null where something is wrong with it, or to be noted. No object may have a name twice, of which all but the last
+    would be lost.
 
     Where there are no backslashes, and no spaces before colons, a name is followed by ``":`` at once, and nothing else
     is: there are as many of these in what was parsed, written again, as were read only if none was lost. Of lines with
-    such characters JSON's own parser tells. Raises DamagedBundle or ``msgspec.MsgspecError``.
+    such characters, which are ``careful``, JSON's own parser tells.
     """
-    careful = [mark for mark in _CAREFUL if mark in data]
-    for line in lines:
+    try:
+        event = _DECODE[_writer(rank)](line)
+        if event.seq != seq or event.rank != rank:
+            return None
         if any(mark in line for mark in careful):
             parse_object(line.decode(), "")
         elif _encode(_parse(line)).count(b'":') != line.count(b'":'):
-            return False
-    return True
+            return None
+        if isinstance(event, kinds.Environment | kinds.Iteration):
+            check_tree(event.facts if isinstance(event, kinds.Environment) else event.device, "")
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, DamagedBundle):
+        return None
+    return event
 
 
-def _one_by_one(data: bytes, name: str, rank: int | None, notes: list[str]) -> Iterator[Event]:
-    """Names what is wrong."""
-    kinds, unknown = FIELDS[_writer(rank)], []
-    lines = data.split(b"\n")
-    for seq, line in enumerate(lines):
-        where = f"{name} line {seq + 1}"
-        if len(line) >= LINE_BYTES:
-            raise DamagedBundle(f"{where} is longer than {LINE_BYTES} bytes")
-        if seq == len(lines) - 1:
-            notes += [f"{where} was cut short and left out"] if line else []
-            break
-        event = parse_object(text_of(line, where), where)
-        _check_head(event, rank, seq, where)
-        kind = kinds.get(event["kind"])
-        if kind is None:
-            unknown.append(f"{where}: kind {event['kind'][:40]!r} is not known and was left out")
-            continue
-        for field in FREE:
-            if type(event.get(field)) is dict:
-                check_tree(event[field], f"{where}: {field}")
-        problem = wrong_field(event, kind)
-        if problem:
-            raise DamagedBundle(f"{where}: {event['kind']} event: {problem}")
-        yield event_of(event, kind)
-    if unknown:
-        notes.append(unknown[0] if len(unknown) == 1 else f"{unknown[0]}, as were {len(unknown) - 1} more")
-
-
-def _check_head(event: dict[str, Any], rank: int | None, seq: int, where: str) -> None:
-    """Kind, rank, time and the place in the file, which every event carries."""
+def _checked_event(line: bytes, rank: int | None, seq: int, where: str) -> Event | str:
+    """A note where its kind is not known. Raises DamagedBundle, which names what is wrong."""
+    event = parse_object(text_of(line, where), where)
     time: Any = event.get("time")
     if type(event.get("kind")) is not str:
         raise DamagedBundle(f"{where} has no kind")
@@ -285,6 +248,16 @@ def _check_head(event: dict[str, Any], rank: int | None, seq: int, where: str) -
         raise DamagedBundle(f"{where} has seq {ascii(event.get('seq'))[:40]} where {seq} follows")
     if not is_moment(time):
         raise DamagedBundle(f"{where} has time {ascii(time)[:40]}, which is not Unix seconds")
+    kind = FIELDS[_writer(rank)].get(event["kind"])
+    if kind is None:
+        return f"{where}: kind {event['kind'][:40]!r} is not known and was left out"
+    for field in FREE:
+        if type(event.get(field)) is dict:
+            check_tree(event[field], f"{where}: {field}")
+    problem = wrong_field(event, kind)
+    if problem:
+        raise DamagedBundle(f"{where}: {event['kind']} event: {problem}")
+    return event_of(event, kind)
 
 
 def _writer(rank: int | None) -> str:

@@ -4,21 +4,9 @@ lengths cost, and how generation agreed with the policy that trains."""
 import math
 from collections.abc import Mapping, Sequence
 
+from suite.bundle import record
 from suite.bundle.event_fields import Iteration
 from suite.bundle.files import DamagedBundle
-from suite.bundle.record import (
-    Counts,
-    Estimate,
-    LengthSummary,
-    Padding,
-    Phase,
-    Phases,
-    RealisedLengths,
-    Rollout,
-    SteadyState,
-    Throughput,
-    Wait,
-)
 from suite.bundle.sides import GENERATE, greatest_staleness
 from suite.bundle.timeline import Timeline
 from suite.spec.lengths import Lengths
@@ -33,7 +21,7 @@ CONVENTION = (
 )
 
 
-def throughput(timeline: Timeline) -> Throughput | None:
+def throughput(timeline: Timeline) -> record.Throughput | None:
     """Rates of the counted iterations; null where there is none, or no one number for its work."""
     counts = timeline.counts
     if counts is None or not timeline.counted:
@@ -41,7 +29,7 @@ def throughput(timeline: Timeline) -> Throughput | None:
     seconds = intervals.RunSeconds(counts.samples, timeline.counted_seconds)
     samples = intervals.rate_interval(seconds, _half_width(timeline))
     tokens = samples.scaled((counts.prompt_tokens + counts.response_tokens) / counts.samples)
-    return Throughput(
+    return record.Throughput(
         samples_per_second=_estimate(samples),
         tokens_per_second=_estimate(tokens),
         tokens_per_second_per_device=_estimate(tokens.scaled(1 / timeline.manifest.layout.ranks)),
@@ -49,7 +37,7 @@ def throughput(timeline: Timeline) -> Throughput | None:
     )
 
 
-def phases(timeline: Timeline) -> Phases | None:
+def phases(timeline: Timeline) -> record.Phases | None:
     """Each phase of the counted iterations: sums over iterations, divided once at the end. Raises DamagedBundle."""
     if not timeline.counted:
         return None
@@ -57,22 +45,22 @@ def phases(timeline: Timeline) -> Phases | None:
     # Others generate while these ranks train: a trainer's iterations follow each other unless it is asynchronous.
     is_ahead = layout.placement == "split" and (timeline.manifest.backend.kind == "engine" or layout.asynchronous)
     total, iterations = math.fsum(timeline.counted_seconds), len(timeline.counted)
-    found: dict[str, Phase | None] = dict.fromkeys(each.name for each in ALL)
+    found: dict[str, record.Phase | None] = dict.fromkeys(each.name for each in ALL)
     seconds_of = _counted_seconds(timeline)
     for each in ALL:
         if each.name in seconds_of:
             seconds = math.fsum(seconds_of[each.name])
             tokens = None if is_ahead and each.name == GENERATE else _tokens(each, timeline.counts)
             measurable = tokens is not None and seconds > 1e-9 * total
-            found[each.name] = Phase(
+            found[each.name] = record.Phase(
                 seconds=seconds / iterations,
                 share=None if layout.asynchronous else seconds / total,
                 tokens_per_second=tokens * iterations / seconds if tokens is not None and measurable else None,
             )
-    return Phases(**found)
+    return record.Phases(**found)
 
 
-def phase_intervals(timeline: Timeline) -> dict[str, Estimate] | None:
+def phase_intervals(timeline: Timeline) -> dict[str, record.Estimate] | None:
     """Seconds of each phase with the interval that the counted iterations give; null where ``phases`` is."""
     if timeline.rules < 2 or not timeline.counted:
         return None
@@ -86,7 +74,7 @@ def _counted_seconds(timeline: Timeline) -> dict[str, list[float]]:
     return {**known, REMAINDER.name: [timeline.other_seconds(index) for index in timeline.counted]}
 
 
-def waits(timeline: Timeline) -> dict[str, Wait] | None:
+def waits(timeline: Timeline) -> dict[str, record.Wait] | None:
     """How long ranks waited at the end of each phase for the slowest; null for one rank, which waits for nobody."""
     times, counted = timeline.training.times, len(timeline.counted)
     ranks = len(times.ranks)
@@ -94,7 +82,7 @@ def waits(timeline: Timeline) -> dict[str, Wait] | None:
         return None
     of_phase = dict(zip(times.phases, times.wait[:, timeline.counted].transpose(2, 0, 1), strict=True))
     return {
-        phase: Wait(
+        phase: record.Wait(
             longest_seconds=math.fsum(of_phase[phase].max(axis=0).tolist()) / counted,
             mean_seconds=math.fsum(of_phase[phase].ravel().tolist()) / (counted * ranks),
         )
@@ -112,16 +100,12 @@ def details(timeline: Timeline) -> dict[str, float] | None:
     return {name: math.fsum(found.values()) / len(timeline.counted) for name, found in sorted(longest.items())} or None
 
 
-def steadiness(timeline: Timeline) -> SteadyState:
+def steadiness(timeline: Timeline) -> record.SteadyState:
     """The verdict on the counted iterations; the declared warm-up is kept whatever it says."""
     test = TEST if timeline.rules >= 3 else TEST_OF_ORDER
-    result = steady_state(timeline.counted_seconds, test)
-    return SteadyState(
-        verdict=result.verdict,
-        warmup=timeline.manifest.measure.warmup,
-        iterations=len(timeline.counted),
-        reasons=result.reasons,
-        test=test,
+    result, warmup = steady_state(timeline.counted_seconds, test), timeline.manifest.measure.warmup
+    return record.SteadyState(
+        verdict=result.verdict, warmup=warmup, iterations=len(timeline.counted), reasons=result.reasons, test=test
     )
 
 
@@ -129,48 +113,48 @@ def _half_width(timeline: Timeline) -> intervals.HalfWidth:
     return intervals.by_slow_waves if timeline.rules >= 3 else intervals.by_lag_one
 
 
-def _estimate(interval: intervals.Interval) -> Estimate:
-    return Estimate(value=interval.value, low=interval.low, high=interval.high)
+def _estimate(interval: intervals.Interval) -> record.Estimate:
+    return record.Estimate(value=interval.value, low=interval.low, high=interval.high)
 
 
-def _tokens(phase: PhaseSpec, counts: Counts | None) -> int | None:
+def _tokens(phase: PhaseSpec, counts: record.Counts | None) -> int | None:
     known = [] if counts is None else [getattr(counts, name) for name in phase.tokens]
     return None if not known or None in known else sum(known)
 
 
-def realised_lengths(manifest: Manifest) -> RealisedLengths | None:
+def realised_lengths(manifest: Manifest) -> record.RealisedLengths | None:
     """Of the samples of every iteration, as the manifest lists them; null where all are of one length."""
     drawn = manifest.work.lengths
     if drawn is None:
         return None
     workload = manifest.workload
-    return RealisedLengths(
+    return record.RealisedLengths(
         prompt=_summary(drawn.prompt, workload.prompt_lengths), response=_summary(drawn.response, workload.lengths)
     )
 
 
-def padding(manifest: Manifest, counts: Counts | None) -> Padding | None:
+def padding(manifest: Manifest, counts: record.Counts | None) -> record.Padding | None:
     """What went through training as padding; null where samples are even, and where no iteration was completed."""
     if manifest.work.lengths is None or counts is None:
         return None
     if counts.padded_tokens is None or counts.trained_tokens is None:
         return None
     positions = counts.padded_tokens + counts.trained_tokens
-    return Padding(
+    return record.Padding(
         padded_tokens=counts.padded_tokens,
         share=counts.padded_tokens / positions if positions else 0.0,
         packed=manifest.layout.packing,
     )
 
 
-def rollout(timeline: Timeline) -> Rollout | None:
+def rollout(timeline: Timeline) -> record.Rollout | None:
     """Figures of generation over the counted iterations; null where samples are even and no rank tells any."""
     told = [event.rollout for event in timeline.counted_events() if event.rollout]
     share = _idle_slot_share(timeline.manifest)
     if timeline.rules < 2 or (not told and share is None):
         return None
     size, largest = _mean(told, "effective_sample_size"), _known(told, "logprob_difference_max")
-    return Rollout(
+    return record.Rollout(
         idle_slot_share=share,
         idle_slot_seconds=_mean(told, "idle_slot_seconds"),
         logprob_difference_mean=_mean(told, "logprob_difference_mean"),
@@ -200,13 +184,13 @@ def staleness(timeline: Timeline) -> int | None:
     return max((first[index].staleness or 0 for index in timeline.counted if index in first), default=None)
 
 
-def _summary(lengths: Sequence[int], asked: Lengths | None) -> LengthSummary:
+def _summary(lengths: Sequence[int], asked: Lengths | None) -> record.LengthSummary:
     """Percentiles are lengths that occur: the least that so many of the samples do not exceed."""
     if not lengths or min(lengths) < 1:
         raise DamagedBundle("manifest.json: work.lengths holds a length below one token, or none at all")
     ordered = sorted(lengths)
     cap = None if asked is None else asked.cap
-    return LengthSummary(
+    return record.LengthSummary(
         mean=math.fsum(ordered) / len(ordered),
         p50=_percentile(ordered, 50),
         p90=_percentile(ordered, 90),

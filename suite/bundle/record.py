@@ -13,7 +13,8 @@ from suite.spec.phases import ALL
 from suite.spec.workload import Scaling
 
 RECORD_SCHEMA: Final = "suite/record/1"
-
+#: How the note of a run begins whose counts are of no one number.
+NO_WORK = "no rate without its work"
 
 Status = Literal["ok", "failed", "interrupted"]
 Verdict = Literal["steady", "drifting", "no steady state"]

@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from suite.bundle.drafts import at_work, clear_drafts, removed_draft_of
+from suite.bundle.drafts import at_work, clear_drafts, draft_of
 from suite.bundle.files import sync_folder, writing
 from suite.bundle.imported.store import is_run
 from suite.bundle.store import Bundle
@@ -51,7 +51,7 @@ def remove(one: Removable) -> None:
     Raises UsageError where it is being run or submitted by now, was moved, or cannot be removed.
     """
     path = Path(os.path.abspath(one.bundle.path))
-    bundle, away = Bundle(path), removed_draft_of(path)
+    bundle, away = Bundle(path), draft_of(path, ".removed")
     clear_drafts(path.parent, ())
     with at_work(path):
         with bundle.hold(_PATIENCE_SECONDS):

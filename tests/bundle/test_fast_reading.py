@@ -38,7 +38,7 @@ def outcome(data: bytes) -> Any:
 def agreed(data: bytes) -> Any:
     found = outcome(data)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reading, "_usual_events", lambda data, rank: ())
+        patch.setattr(reading, "_usual_event", lambda *line: None)
         assert found == outcome(data)
     return found
 
@@ -131,7 +131,7 @@ def test_a_line_may_be_so_long_and_no_longer() -> None:
 
 
 def test_what_the_suite_writes_is_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "_one_by_one", None)
+    monkeypatch.setattr(reading, "_checked_event", None)
     full = [event | (MORE if "stats" in event else {"later": "a backslash \\ and \u00b5"}) for event in EVENTS]
     for events in (EVENTS, full):
         for separators in (None, (",", ":")):
