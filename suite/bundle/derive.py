@@ -1,5 +1,6 @@
 """From a bundle's manifest, environment and events to its record, and from nothing else."""
 
+from collections.abc import Iterable, Iterator
 from operator import sub
 
 from suite.bundle import rates
@@ -52,7 +53,7 @@ def derive(
     work, work_notes = compute(timeline, shares, beside)
     turns = _turns(timeline)
     rows = 1 if turns is None else len(turns.rows)
-    peaks, throttling = memory(timeline), throttle_reasons(timeline)
+    peaks = memory(timeline)
     cannot_be = impossible_figures(timeline, work, shares, peaks)
     noise, validity = noise_and_validity(timeline, work, cannot_be, rows)
     return Record(
@@ -81,20 +82,8 @@ def derive(
         iterations=Iterations(seconds=timeline.seconds),
         turns=turns,
         environment=Environment(worker=facts_of(events, 0) or None, driver=driver_facts),
-        notes=(
-            *events.notes,
-            *([f"{NO_WORK}: {timeline.counts_problem}"] if timeline.counts_problem else []),
-            *_void_notes(timeline),
-            *_gap_notes(timeline, rows > 1),
-            *_clock_notes(events),
-            *not_as_asked(events, manifest),
-            *_version_notes(events),
-            *_staleness_notes(stale, manifest),
-            *disturbance_notes(events),
-            *work_notes,
-            *([f"clocks were held back by: {', '.join(throttling)}"] if throttling else []),
-        ),
-        evidence=recorded_evidence(bundle, events, evidence),
+        notes=tuple(_notes(timeline, rows > 1, stale, work_notes)),
+        evidence=recorded_evidence(bundle, timeline.rules, evidence),
     )
 
 
@@ -206,53 +195,46 @@ def _strategy(manifest: Manifest) -> str:
     return manifest.layout.strategy()
 
 
-def _void_notes(timeline: Timeline) -> tuple[str, ...]:
-    """Iterations that did less than asked for, because their gradients overflowed."""
-    skipped = timeline.skipped_steps
-    if not skipped:
-        return ()
-    known = (
-        f"{len(skipped)} of {len(timeline.window)} iterations after the warm-up skipped {sum(skipped.values())} "
-        "optimizer steps (overflow at the loss scale) and do not count"
-    )
-    if timeline.counted:
-        return (known,)
-    return (f"{known}, so there is no rate: give the loss scale more warm-up iterations, or run in bf16",)
-
-
-def _gap_notes(timeline: Timeline, in_turns: bool) -> tuple[str, ...]:
-    """Check the clock of the iterations after the warm-up against the time between rank 0's iteration events, unless
-    others had their turns in between."""
-    window = timeline.window
-    if not window or window.start < 1 or in_turns:
-        return ()
-    times = [event.time for event in timeline.events.of(0, Iteration)]
-    elapsed = times[window.stop - 1] - times[window.start - 1]
-    claimed = sum(timeline.seconds[window.start : window.stop])
-    if abs(elapsed - claimed) <= max(_GAP_SHARE * claimed, _GAP_SECONDS):
-        return ()
-    which = "iterations after the warm-up" if timeline.skipped_steps else "counted iterations"
-    return (f"the {which} add up to {claimed:.4g} s, but {elapsed:.4g} s went by between their events on rank 0",)
-
-
-def _clock_notes(events: Events) -> tuple[str, ...]:
-    """Rates come from a clock that cannot be set; the times of events may not."""
-    notes = []
+def _notes(timeline: Timeline, in_turns: bool, stale: int | None, work_notes: Iterable[str]) -> Iterator[str]:
+    events, manifest = timeline.events, timeline.manifest
+    yield from events.notes
+    if timeline.counts_problem:
+        yield f"{NO_WORK}: {timeline.counts_problem}"
+    yield from _of_window(timeline, in_turns)
+    # rates come from a clock that cannot be set; the times of events may not
     for rank, written in ((None, events.driver), *events.ranks.items()):
         times = [event.time for event in written]
         back = max(map(sub, times, times[1:]), default=0.0)
         if back > _BACK_SECONDS:
-            notes.append(f"the clock of {rank_name(rank)} went back by {back:.4g} s")
-    return tuple(notes)
-
-
-def _version_notes(events: Events) -> tuple[str, ...]:
+            yield f"the clock of {rank_name(rank)} went back by {back:.4g} s"
+    yield from not_as_asked(events, manifest)
     versions = sorted({start.suite_version for start in events.of_all(Start)})
-    return (f"ranks ran different versions of the suite: {', '.join(versions)}",) if len(versions) > 1 else ()
+    if len(versions) > 1:
+        yield f"ranks ran different versions of the suite: {', '.join(versions)}"
+    if stale and manifest.layout.placement != "split":
+        yield f"ranks tell a staleness of {stale}, although the layout lets every rank generate and train in turn"
+    yield from disturbance_notes(events)
+    yield from work_notes
+    throttling = throttle_reasons(timeline)
+    if throttling:
+        yield f"clocks were held back by: {', '.join(throttling)}"
 
 
-def _staleness_notes(found: int | None, manifest: Manifest) -> tuple[str, ...]:
-    """Ranks that tell of stale samples where every rank generates and trains in turn."""
-    if not found or manifest.layout.placement == "split":
-        return ()
-    return (f"ranks tell a staleness of {found}, although the layout lets every rank generate and train in turn",)
+def _of_window(timeline: Timeline, in_turns: bool) -> Iterator[str]:
+    """Iterations that did less than asked for, because their gradients overflowed, and the clock of all after the
+    warm-up against the time between rank 0's events, unless others had their turns in between."""
+    skipped, window = timeline.skipped_steps, timeline.window
+    if skipped:
+        no_rate = ", so there is no rate: give the loss scale more warm-up iterations, or run in bf16"
+        yield (
+            f"{len(skipped)} of {len(window)} iterations after the warm-up skipped {sum(skipped.values())} "
+            f"optimizer steps (overflow at the loss scale) and do not count{'' if timeline.counted else no_rate}"
+        )
+    if not window or window.start < 1 or in_turns:
+        return
+    times = [event.time for event in timeline.events.of(0, Iteration)]
+    elapsed = times[window.stop - 1] - times[window.start - 1]
+    claimed = sum(timeline.seconds[window.start : window.stop])
+    if abs(elapsed - claimed) > max(_GAP_SHARE * claimed, _GAP_SECONDS):
+        which = "iterations after the warm-up" if skipped else "counted iterations"
+        yield f"the {which} add up to {claimed:.4g} s, but {elapsed:.4g} s went by between their events on rank 0"
