@@ -5,7 +5,7 @@ an honest run cannot break it; where a busy machine may be late, it is asked of 
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -129,8 +129,7 @@ def _event_times(times: RankTimes, manifest: Manifest, slacks: Slacks) -> Iterat
     later = elapsed.copy()
     later[:, :1] = np.nan  # of the first, the set-up is in
     beyond = _mostly_beyond(later, seconds, slacks.between)
-    names = [f"the iterations of {rank_name(rank)} after the first" for rank in times.ranks]
-    too_short = _sums(beyond, later, seconds, names.__getitem__)
+    too_short = _sums(times, beyond, later, seconds)
     if _is_close(manifest):
         too_short += _each(times, later - seconds > slacks.between_once.of(seconds), seconds, later)
     yield from _worst("event-times", too_short, "{} took {:.6g} s, but {:.6g} s went by until the event at the end")
@@ -146,14 +145,16 @@ def _each(times: RankTimes, wrong: _Mask, claimed: Array, elapsed: Array) -> lis
     return found
 
 
-def _sums(beyond: _Mask, longer: Array, shorter: Array, name: Callable[..., str]) -> list[_Wrong]:
-    """Of all iterations of every place that is beyond."""
+def _sums(times: RankTimes, beyond: _Mask, longer: Array, shorter: Array) -> list[_Wrong]:
+    """Of all iterations of every rank, or of a phase in all of them, that is beyond."""
     found = []
     for at in map(tuple, np.argwhere(beyond)):
-        here, there = (np.moveaxis(times, 1, -1)[at] for times in (longer, shorter))
+        rank = rank_name(times.ranks[at[0]])
+        what = f"{times.phases[at[1]]} of {rank}" if at[1:] else f"the iterations of {rank} after the first"
+        here, there = (np.moveaxis(each, 1, -1)[at] for each in (longer, shorter))
         both = ~np.isnan(here) & ~np.isnan(there)
         elapsed, claimed = math.fsum(here[both]), math.fsum(there[both])
-        found.append((elapsed - claimed, name(*at), claimed, elapsed))
+        found.append((elapsed - claimed, what, claimed, elapsed))
     return found
 
 
@@ -171,12 +172,7 @@ def _phase_times(times: RankTimes, manifest: Manifest, slacks: Slacks) -> Iterat
         later[place, 0, phase] = np.nan
     is_first = (times.first[:, :, None] == np.arange(len(times.phases))).any(axis=1)
     between, beside = (_mostly_beyond(later, seconds, slack) for slack in (slacks.between, slacks.beside_phase))
-    too_short = _sums(
-        np.where(is_first, between, beside),
-        later,
-        seconds,
-        lambda place, phase: f"{times.phases[phase]} of {rank_name(times.ranks[place])}",
-    )
+    too_short = _sums(times, np.where(is_first, between, beside), later, seconds)
     yield from _worst("phase-times", too_short, "{} took {:.6g} s in all, but {:.6g} s went by until its events")
 
 

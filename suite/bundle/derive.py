@@ -148,9 +148,7 @@ def _failure(timeline: Timeline, event: Failed | None) -> Failure | None:
 def _run_facts(events: Events, manifest: Manifest) -> RunFacts:
     launch, end = events.of_driver(Launch), events.of_driver(DriverEnd)
     if launch is not None and launch.ranks != manifest.layout.ranks:
-        raise DamagedBundle(
-            f"events/driver.jsonl launched {launch.ranks} ranks, the manifest has {manifest.layout.ranks}"
-        )
+        raise DamagedBundle(f"events/driver.jsonl launched {launch.ranks} ranks, not {manifest.layout.ranks}")
     times = [event.time for rank in (events.driver, *events.ranks.values()) for event in rank[:1] + rank[-1:]]
     return RunFacts(
         id=manifest.run.id,
@@ -179,14 +177,11 @@ def _turns(timeline: Timeline) -> Turns | None:
     """Raises DamagedBundle where manifest and driver differ over whether the run took turns, or with whom."""
     launch, manifest = timeline.events.of_driver(Launch), timeline.manifest
     known = launch.turns if launch else None
-    is_asked = manifest.measure.turns == "iterations"
     if known is None:
         return None
-    if not is_asked or manifest.run.id not in known.rows:
-        raise DamagedBundle(
-            f"events/driver.jsonl has the run take turns with {' '.join(map(ascii, known.rows))[:200]}, but it "
-            + ("is not among them" if is_asked else "was to be alone")
-        )
+    if manifest.measure.turns != "iterations" or manifest.run.id not in known.rows:
+        rows = " ".join(map(ascii, known.rows))[:200]
+        raise DamagedBundle(f"events/driver.jsonl has the run take turns with {rows}, which it is not of")
     return Turns(start=known.start, rows=tuple(known.rows), begins=timeline.turns, phases=timeline.phase_seconds)
 
 

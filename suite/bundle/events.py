@@ -123,10 +123,10 @@ def _ranks_present(folder: Path, world: int) -> list[int]:
     ranks = sorted(int(match.group(1)) for match in map(_RANK_FILE.fullmatch, names) if match)
     if ranks and ranks[-1] >= world:
         raise DamagedBundle(f"events/rank-{ranks[-1]}.jsonl is of a rank beyond the {world} of the manifest")
-    if world - len(ranks) > MOST_SILENT:
+    silent = world - len(ranks)
+    if silent > MOST_SILENT:
         raise DamagedBundle(
-            f"{world - len(ranks)} of the manifest's {world} ranks have no events, more than the {MOST_SILENT} that "
-            "are looked for"
+            f"{silent} of the manifest's {world} ranks have no events, more than the {MOST_SILENT} read"
         )
     return ranks
 

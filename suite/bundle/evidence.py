@@ -109,16 +109,13 @@ def _names(root: str) -> list[str]:
                         total += entry.stat(follow_symlinks=False).st_size
                         found.append(name)
         except OSError as error:
-            raise DamagedBundle(
-                f"{prefix or 'the bundle'} cannot be read: {(error.strerror or str(error)).lower()}"
-            ) from error
+            why = (error.strerror or str(error)).lower()
+            raise DamagedBundle(f"{prefix or 'the bundle'} cannot be read: {why}") from error
         if prefix.count("/") > _DEEPEST:
             raise DamagedBundle(f"{prefix} is more than {_DEEPEST} folders deep")
         if total > MOST_BYTES or len(found) + len(waiting) > MOST_FILES:
-            raise TooMuchEvidence(
-                f"the bundle has {len(found)} files of {total} bytes, more than the {MOST_FILES} files and "
-                f"{MOST_BYTES} bytes that are hashed"
-            )
+            known = f"{len(found)} files of {total} bytes"
+            raise TooMuchEvidence(f"the bundle has {known}, more than the {MOST_FILES} of {MOST_BYTES} that are hashed")
     return found
 
 

@@ -177,10 +177,8 @@ def staleness(timeline: Timeline) -> int | None:
     for event in timeline.events.of_all(Iteration):
         before = event if event.staleness is None else first.setdefault(event.iteration, event)
         if before.staleness != event.staleness:
-            raise DamagedBundle(
-                f"staleness is {event.staleness} on rank {event.rank} in iteration {event.iteration}, but "
-                f"{before.staleness} on rank {before.rank}"
-            )
+            where = f"on rank {event.rank} in iteration {event.iteration}"
+            raise DamagedBundle(f"staleness is {event.staleness} {where}, but {before.staleness} on rank {before.rank}")
     return max((first[index].staleness or 0 for index in timeline.counted if index in first), default=None)
 
 

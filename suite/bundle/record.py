@@ -343,15 +343,12 @@ class Record(Frozen):
 
     @model_validator(mode="after")
     def _counts_what_it_has(self) -> "Record":
-        state, completed = self.steady_state, len(self.iterations.seconds)
-        void = self.void_iterations or ()
-        if any(not state.warmup <= index < completed for index in void) or len(set(void)) != len(void):
-            raise ValueError(f"the void iterations are not among those from {state.warmup} to {completed}, each once")
-        if state.iterations != max(0, completed - state.warmup) - len(void):
-            raise ValueError(
-                f"{state.iterations} iterations count of {completed}, of which {state.warmup} are warm-up and "
-                f"{len(void)} void"
-            )
+        state, void = self.steady_state, self.void_iterations or ()
+        window = range(state.warmup, len(self.iterations.seconds))
+        if not set(void).issubset(window) or len(set(void)) != len(void):
+            raise ValueError(f"the void iterations are not among those from {window.start} to {window.stop}, each once")
+        if state.iterations != len(window) - len(void):
+            raise ValueError(f"{state.iterations} of {len(window)} iterations count, of which {len(void)} are void")
         if self.throughput is not None and not (self.counts and state.iterations):
             raise ValueError("a rate needs counts and iterations that count")
         return self

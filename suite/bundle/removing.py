@@ -69,7 +69,4 @@ def remove(one: Removable) -> None:
 
 def _refuse_submitted(bundle: Bundle) -> None:
     if os.path.lexists(bundle.path.parent / SUBMITTED / f"{bundle.id}.json"):
-        raise UsageError(
-            f"{bundle.path.name} was submitted to a cluster: suite cancel ends it, and suite clean removes what is "
-            "left of it once it was collected"
-        )
+        raise UsageError(f"{bundle.id} was submitted to a cluster: end it (suite cancel), then clean up (suite clean)")

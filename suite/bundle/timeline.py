@@ -154,9 +154,7 @@ class Timeline:
         total = self.seconds[iteration]
         other = total - math.fsum(seconds[iteration] for seconds in self.phase_seconds.values())
         if other < -(_OVERLAP_SHARE * total + _OVERLAP_SECONDS):
-            raise DamagedBundle(
-                f"the phases of iteration {iteration} take {total - other:.6g} s, the iteration {total:.6g} s"
-            )
+            raise DamagedBundle(f"the phases of iteration {iteration} take {total - other:.6g} of its {total:.6g} s")
         return max(0.0, other)
 
 
@@ -209,9 +207,7 @@ def _phase_seconds(events: Events, completed: int) -> dict[str, tuple[float, ...
     expected = completed * len(events.ranks)
     for phase in TIMED_NAMES:
         if reports.get(phase, 0) not in (0, expected):
-            raise DamagedBundle(
-                f"phase {phase} was reported {reports[phase]} times in {expected} iterations of all ranks"
-            )
+            raise DamagedBundle(f"phase {phase} was reported {reports[phase]} times in {expected} iterations of ranks")
     return {phase: tuple(longest[phase]) for phase in TIMED_NAMES if reports.get(phase)}
 
 
