@@ -5,22 +5,21 @@ an honest run cannot break it; where a busy machine may be late, it is asked of 
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from suite.bundle.event_fields import DriverEnd, Event, Launch, kind_of
-from suite.bundle.event_lines import rank_name
-from suite.bundle.events import Events
+from suite.bundle.event_fields import DriverEnd, Launch, kind_of
+from suite.bundle.events import Events, rank_name
 from suite.bundle.fact_checks import fact_findings, memory_findings
 from suite.bundle.findings import Finding, Within, one_of
-from suite.bundle.noise_model import Noise
-from suite.bundle.rank_times import Array, RankTimes
-from suite.bundle.record import Record
+from suite.bundle.parts import Noise
+from suite.bundle.record import NO_WORK, Record
 from suite.bundle.sides import period_findings
+from suite.bundle.timeline import Array, RankTimes
 from suite.bundle.validity import LOST_SHARE, OTHERS_CPUS
 from suite.spec.manifest import Manifest
 
@@ -59,33 +58,24 @@ _COPY_DIGITS = 6
 
 @dataclass(frozen=True)
 class Slacks:
-    """What a machine may add to measured stretches."""
+    """What a machine may add to measured stretches, as that of one rank does."""
 
     #: Between two iterations an engine counts, writes its event and meets the others.
-    between: Slack
+    between: Slack = Slack(0.005, 0.05)
     #: No single iteration is as late as this by being interrupted.
-    between_once: Slack
+    between_once: Slack = Slack(0.25, 0.5)
     #: Between the phases of an engine there is nothing to do.
-    beside_phase: Slack
+    beside_phase: Slack = Slack(0.003, 0.05)
     #: Ranks leave a barrier together; one or the other is put on its CPU late.
-    together: Slack
-    late_once: Slack
+    together: Slack = Slack(0.01, 0.05)
+    late_once: Slack = Slack(0.5, 0.2)
     #: What the times of their events do not show of it.
-    together_unseen: Slack
-    together_once: Slack
+    together_unseen: Slack = Slack(0.01, 0.05)
+    together_once: Slack = Slack(0.25, 0.2)
 
 
-_ALONE = Slacks(
-    between=Slack(0.005, 0.05),
-    between_once=Slack(0.25, 0.5),
-    beside_phase=Slack(0.003, 0.05),
-    together=Slack(0.01, 0.05),
-    late_once=Slack(0.5, 0.2),
-    together_unseen=Slack(0.01, 0.05),
-    together_once=Slack(0.25, 0.2),
-)
 #: Several ranks wait for each other.
-_SEVERAL = replace(_ALONE, between=Slack(0.01, 0.05))
+_SEVERAL = Slacks(between=Slack(0.01, 0.05))
 #: Others had CPUs of the run, which is suspect for that and in no ranking: half of its time can still not be missing.
 _OFTEN, _ONCE = Slack(0.01, 0.6), Slack(1.0, 2.0)
 #: A rank is put on its CPU after several others have had their slices, of some milliseconds each.
@@ -93,7 +83,7 @@ _CROWDED = Slacks(_OFTEN, _ONCE, _OFTEN, replace(_OFTEN, seconds=0.02), _ONCE, _
 
 
 def _slacks(manifest: Manifest, noise: Noise | None) -> Slacks:
-    usual = _ALONE if manifest.layout.ranks == 1 else _SEVERAL
+    usual = Slacks() if manifest.layout.ranks == 1 else _SEVERAL
     if noise is not None:
         others, stolen = noise.others_cpus, noise.steal_share
         if (others is not None and others.worst > OTHERS_CPUS) or (stolen is not None and stolen.worst > LOST_SHARE):
@@ -112,9 +102,10 @@ def findings(events: Events, manifest: Manifest, record: Record) -> tuple[Findin
 
     ``record``: as derived from these events.
     """
-    times = events.times
-    sides = _sides(times, manifest)
-    slacks = _slacks(manifest, record.noise)
+    times, slacks = events.times, _slacks(manifest, record.noise)
+    first = sum(rank < manifest.layout.training_ranks for rank in times.ranks)
+    # ranks that meet at barriers: all, or each side of a split run
+    sides = [side for side in (times.of(slice(first)), times.of(slice(first, None))) if side.ranks]
     return (
         *_event_times(times, manifest, slacks),
         *_phase_times(times, manifest, slacks),
@@ -123,52 +114,47 @@ def findings(events: Events, manifest: Manifest, record: Record) -> tuple[Findin
         *(found for side in sides for found in _copied_ranks(side)),
         *_run_times(events, times),
         *memory_findings(events, manifest, record),
-        *_work_counts(record),
+        *one_of("work-counts", [note for note in record.notes if note.startswith(NO_WORK)]),
         *period_findings(events, manifest),
         *fact_findings(events, manifest, record),
     )
 
 
-def _sides(times: RankTimes, manifest: Manifest) -> list[RankTimes]:
-    """Ranks that meet at barriers: all, or each side of a split run."""
-    first = sum(rank < manifest.layout.training_ranks for rank in times.ranks)
-    return [side for side in (times.of(slice(first)), times.of(slice(first, None))) if side.ranks]
-
-
 def _event_times(times: RankTimes, manifest: Manifest, slacks: Slacks) -> Iterator[Finding]:
     """Iterations against the times of their events: never longer than what went by, and seldom much shorter."""
-
-    def name(place: int, index: int) -> str:
-        return f"iteration {index} of {rank_name(times.ranks[place])}"
-
     seconds, elapsed = times.seconds, times.elapsed
     within = np.where(times.by_trainer, _READ_LATE.of(seconds), _WITHIN.of(seconds))
-    too_long = _each(seconds - elapsed > within, seconds, elapsed, name)
-    yield from _worst("event-times", too_long, "took {:.6g} s, but {:.6g} s went by between its event and the last")
+    too_long = _each(times, seconds - elapsed > within, seconds, elapsed)
+    yield from _worst("event-times", too_long, "{} took {:.6g} s, but {:.6g} s went by between its event and the last")
     later = elapsed.copy()
     later[:, :1] = np.nan  # of the first, the set-up is in
     beyond = _mostly_beyond(later, seconds, slacks.between)
-    names = [f"the iterations of {rank_name(rank)} after the first" for rank in times.ranks]
-    too_short = _sums(beyond, later, seconds, names.__getitem__)
+    too_short = _sums(times, beyond, later, seconds)
     if _is_close(manifest):
-        too_short += _each(later - seconds > slacks.between_once.of(seconds), seconds, later, name)
-    yield from _worst("event-times", too_short, "took {:.6g} s, but {:.6g} s went by until the event at the end")
+        too_short += _each(times, later - seconds > slacks.between_once.of(seconds), seconds, later)
+    yield from _worst("event-times", too_short, "{} took {:.6g} s, but {:.6g} s went by until the event at the end")
 
 
-def _each(wrong: _Mask, claimed: Array, elapsed: Array, name: Callable[..., str]) -> list[_Wrong]:
-    """Of every place that is wrong."""
-    places = map(tuple, np.argwhere(wrong))
-    return [(abs(claimed[at] - elapsed[at]), name(*at), claimed[at], elapsed[at]) for at in places]
+def _each(times: RankTimes, wrong: _Mask, claimed: Array, elapsed: Array) -> list[_Wrong]:
+    """Of every iteration of a rank, or phase of one, that is wrong."""
+    found = []
+    for at in map(tuple, np.argwhere(wrong)):
+        phase = "".join(f"{times.phases[place]} of " for place in at[2:])
+        what = f"{phase}iteration {at[1]} of {rank_name(times.ranks[at[0]])}"
+        found.append((abs(claimed[at] - elapsed[at]), what, claimed[at], elapsed[at]))
+    return found
 
 
-def _sums(beyond: _Mask, longer: Array, shorter: Array, name: Callable[..., str]) -> list[_Wrong]:
-    """Of all iterations of every place that is beyond."""
+def _sums(times: RankTimes, beyond: _Mask, longer: Array, shorter: Array) -> list[_Wrong]:
+    """Of all iterations of every rank, or of a phase in all of them, that is beyond."""
     found = []
     for at in map(tuple, np.argwhere(beyond)):
-        here, there = (np.moveaxis(times, 1, -1)[at] for times in (longer, shorter))
+        rank = rank_name(times.ranks[at[0]])
+        what = f"{times.phases[at[1]]} of {rank}" if at[1:] else f"the iterations of {rank} after the first"
+        here, there = (np.moveaxis(each, 1, -1)[at] for each in (longer, shorter))
         both = ~np.isnan(here) & ~np.isnan(there)
         elapsed, claimed = math.fsum(here[both]), math.fsum(there[both])
-        found.append((elapsed - claimed, name(*at), claimed, elapsed))
+        found.append((elapsed - claimed, what, claimed, elapsed))
     return found
 
 
@@ -177,13 +163,8 @@ def _phase_times(times: RankTimes, manifest: Manifest, slacks: Slacks) -> Iterat
     if manifest.backend.kind != "engine" or not times.own.size:
         return
     seconds, since = times.own + times.wait, times.since
-    too_long = _each(
-        seconds - since > _WITHIN.of(seconds),
-        seconds,
-        since,
-        lambda place, index, phase: f"{times.phases[phase]} of iteration {index} of {rank_name(times.ranks[place])}",
-    )
-    yield from _worst("phase-times", too_long, "took {:.6g} s with its wait, but {:.6g} s went by until its event")
+    too_long = _each(times, seconds - since > _WITHIN.of(seconds), seconds, since)
+    yield from _worst("phase-times", too_long, "{} took {:.6g} s with its wait, but {:.6g} s went by until its event")
     if manifest.layout.balance or manifest.layout.placement == "split":  # samples change hands, or sides wait
         return
     later = since.copy()
@@ -191,23 +172,16 @@ def _phase_times(times: RankTimes, manifest: Manifest, slacks: Slacks) -> Iterat
         later[place, 0, phase] = np.nan
     is_first = (times.first[:, :, None] == np.arange(len(times.phases))).any(axis=1)
     between, beside = (_mostly_beyond(later, seconds, slack) for slack in (slacks.between, slacks.beside_phase))
-    beyond = np.where(is_first, between, beside)
-    too_short = _sums(
-        beyond, later, seconds, lambda place, phase: f"{times.phases[phase]} of {rank_name(times.ranks[place])}"
-    )
-    yield from _worst("phase-times", too_short, "took {:.6g} s in all, but {:.6g} s went by until its events")
+    too_short = _sums(times, np.where(is_first, between, beside), later, seconds)
+    yield from _worst("phase-times", too_short, "{} took {:.6g} s in all, but {:.6g} s went by until its events")
 
 
 def _phase_sums(times: RankTimes) -> Iterator[Finding]:
     """What one clock saw of an iteration's phases, with the waits between them, is no longer than the iteration."""
     totals = np.nansum(times.own + times.wait, axis=2)
-    beyond = _each(
-        totals > times.seconds + _SUM.of(times.seconds),
-        totals,
-        times.seconds,
-        lambda place, index: f"the phases of iteration {index} of {rank_name(times.ranks[place])}",
-    )
-    yield from _worst("phase-sums", beyond, "took {:.6g} s with their waits, the iteration {:.6g} s")
+    beyond = _each(times, totals > times.seconds + _SUM.of(times.seconds), totals, times.seconds)
+    words = "the phases of {} took {:.6g} s with their waits, the iteration {:.6g} s"
+    yield from _worst("phase-sums", beyond, words)
 
 
 def _rank_times(sides: Sequence[RankTimes], manifest: Manifest, slacks: Slacks) -> Iterator[Finding]:
@@ -271,26 +245,15 @@ def _run_times(events: Events, times: RankTimes) -> Iterator[Finding]:
     if claimed - waited > _DRIVER.of(waited):
         texts.append(f"the driver ran for {waited:.6g} s by its events and for {claimed:.6g} s as it tells")
     for place, (rank, written) in enumerate(events.ranks.items()):
-        texts += _outside(rank, written, launch.time, end.time)
+        for event in (*written[:1], *written[-1:]):
+            early, late = launch.time - event.time, event.time - end.time
+            if max(early, late) > _DRIVER.seconds:
+                when = f"{early:.6g} s before its launch" if early > late else f"{late:.6g} s after the run's end"
+                texts.append(f"the {kind_of(event)} event of {rank_name(rank)} is of {when}")
         total = np.nansum(times.seconds[place])
         if total > claimed + _DRIVER.of(claimed):
             texts.append(f"the iterations of {rank_name(rank)} took {total:.6g} s, the whole run {claimed:.6g} s")
     yield from one_of("run-times", texts)
-
-
-def _outside(rank: int, written: Sequence[Event], launched: float, ended: float) -> Iterator[str]:
-    for event in (*written[:1], *written[-1:]):
-        early, late = launched - event.time, event.time - ended
-        if max(early, late) > _DRIVER.seconds:
-            when = f"{early:.6g} s before its launch" if early > late else f"{late:.6g} s after the run's end"
-            yield f"the {kind_of(event)} event of {rank_name(rank)} is of {when}"
-
-
-def _work_counts(record: Record) -> Iterator[Finding]:
-    """Counts that no rate can be of: of other work than was asked for, or another on each rank."""
-    if record.counts is None and record.iterations.seconds:
-        note = next((note for note in record.notes if note.startswith("no rate without its work")), "no counts")
-        yield Finding(name="work-counts", text=note)
 
 
 def _mostly_beyond(longer: Array, shorter: Array, slack: Slack, fewest: int = _FEWEST) -> _Mask:
@@ -308,5 +271,4 @@ def _mostly_beyond(longer: Array, shorter: Array, slack: Slack, fewest: int = _F
 
 def _worst(name: Within, found: Sequence[_Wrong], words: str) -> Iterator[Finding]:
     """One finding for all of a kind: the largest, and how many more."""
-    ordered = sorted(found, key=lambda wrong: -wrong[0])
-    yield from one_of(name, [f"{what} {words.format(claimed, elapsed)}" for _, what, claimed, elapsed in ordered])
+    yield from one_of(name, [words.format(*wrong[1:]) for wrong in sorted(found, key=lambda wrong: -wrong[0])])

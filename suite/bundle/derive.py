@@ -1,25 +1,22 @@
 """From a bundle's manifest, environment and events to its record, and from nothing else."""
 
+from collections.abc import Iterable, Iterator
 from operator import sub
 
-from suite.bundle.ending import ending
-from suite.bundle.energy import energy, throttle_notes
-from suite.bundle.event_fields import DriverEnd, Event, Iteration, Launch, Start
-from suite.bundle.event_lines import rank_name
-from suite.bundle.events import Events
+from suite.bundle import rates
+from suite.bundle.event_fields import DriverEnd, Failed, Iteration, Launch, RankEnd, Start
+from suite.bundle.events import Events, rank_name
 from suite.bundle.evidence import recorded_evidence
 from suite.bundle.fact_checks import not_as_asked
 from suite.bundle.facts import disturbance_notes, facts_of
 from suite.bundle.files import DamagedBundle
-from suite.bundle.peaks import memory
-from suite.bundle.per_manifest import once_per_manifest
-from suite.bundle.rates import details, phase_intervals, phases, steadiness, throughput, waits
-from suite.bundle.record import Environment, Evidence, Iterations, Record, RunFacts, Turns
-from suite.bundle.rollout import padding, realised_lengths, rollout, staleness, staleness_notes
-from suite.bundle.sides import overlap, training_side, with_sides_compared
+from suite.bundle.manifest_file import once_per_manifest
+from suite.bundle.noise import energy, throttle_reasons
+from suite.bundle.record import NO_WORK, Environment, Evidence, Failure, Iterations, Record, RunFacts, Status, Turns
+from suite.bundle.sides import overlap, with_sides_compared
 from suite.bundle.store import Bundle, OtherSchema, StillRunning
 from suite.bundle.timeline import Timeline, make_timeline
-from suite.bundle.utilisation import compute, impossible_figures
+from suite.bundle.utilisation import compute, impossible_figures, memory
 from suite.bundle.validity import noise_and_validity
 from suite.spec.algorithms import PPO_NAME
 from suite.spec.manifest import Manifest
@@ -28,6 +25,8 @@ from suite.spec.manifest import Manifest
 _GAP_SHARE, _GAP_SECONDS = 0.05, 0.1
 #: A clock that is set is worth a word from here on; its slewing is not.
 _BACK_SECONDS = 1.0
+#: More than any run that failed had: a manifest may ask for tens of thousands of ranks of which none was there.
+_MOST_PROBLEMS = 4096
 
 
 def derive(
@@ -47,58 +46,44 @@ def derive(
     events, driver_facts = events or bundle.events(manifest), bundle.environment()
     if not is_over and not events.of_driver(DriverEnd) and bundle.running():
         raise StillRunning(f"run {bundle.id} is still going on; its record is derived when it ends")
-    training = training_side(events, manifest)
-    timeline = with_sides_compared(events, make_timeline(training, manifest), manifest)
-    ranks = manifest.layout.ranks
-    status, failure = ending(events, timeline, manifest)
-    shares, stale = phases(timeline), staleness(events, timeline)
+    timeline = with_sides_compared(make_timeline(events, manifest))
+    status, failure = _ending(timeline)
+    shares, stale, beside = rates.phases(timeline), rates.staleness(timeline), overlap(timeline)
     algorithm = manifest.workload.algorithm
-    work, work_notes = compute(events, timeline, shares, manifest)
-    turns = _turns(events, timeline, manifest)
+    work, work_notes = compute(timeline, shares, beside)
+    turns = _turns(timeline)
     rows = 1 if turns is None else len(turns.rows)
-    peaks = memory(training, timeline.counted, manifest)
-    cannot_be = impossible_figures(events, work, shares, peaks, manifest)
-    noise, validity = noise_and_validity(events, training, timeline, manifest, work, cannot_be, rows)
+    peaks = memory(timeline)
+    cannot_be = impossible_figures(timeline, work, shares, peaks)
+    noise, validity = noise_and_validity(timeline, work, cannot_be, rows)
     return Record(
         run=_run_facts(events, manifest),
         status=status,
         failure=failure,
         counts=timeline.counts,
-        throughput=throughput(events, timeline, ranks),
+        throughput=rates.throughput(timeline),
         phases=shares,
-        details=details(training, timeline.counted),
-        phase_intervals=phase_intervals(training, timeline),
-        waits=waits(training, timeline),
+        details=rates.details(timeline),
+        phase_intervals=rates.phase_intervals(timeline),
+        waits=rates.waits(timeline),
         void_iterations=timeline.void,
         algorithm=None if algorithm.name == PPO_NAME else algorithm.text(),  # records of PPO stay as they were
-        lengths=realised_lengths(manifest),
-        padding=padding(manifest, timeline.counts),
-        rollout=rollout(events, timeline, manifest),
+        lengths=rates.realised_lengths(manifest),
+        padding=rates.padding(manifest, timeline.counts),
+        rollout=rates.rollout(timeline),
         staleness=stale,
-        overlap=overlap(events, timeline, manifest),
+        overlap=beside,
         memory=peaks,
         compute=work,
-        energy=energy(events, timeline, manifest),
-        steady_state=steadiness(events, timeline, manifest.measure.warmup),
+        energy=energy(timeline),
+        steady_state=rates.steadiness(timeline),
         noise=noise,
         validity=validity,
         iterations=Iterations(seconds=timeline.seconds),
         turns=turns,
         environment=Environment(worker=facts_of(events, 0) or None, driver=driver_facts),
-        notes=(
-            *events.notes,
-            *([f"no rate without its work: {timeline.counts_problem}"] if timeline.counts_problem else []),
-            *_void_notes(timeline),
-            *_gap_notes(events, timeline, rows > 1),
-            *_clock_notes(events),
-            *not_as_asked(events, manifest),
-            *_version_notes(events),
-            *staleness_notes(stale, manifest),
-            *disturbance_notes(events),
-            *work_notes,
-            *throttle_notes(events, timeline),
-        ),
-        evidence=recorded_evidence(bundle, events, evidence),
+        notes=tuple(_notes(timeline, rows > 1, stale, work_notes)),
+        evidence=recorded_evidence(bundle, timeline.rules, evidence),
     )
 
 
@@ -113,12 +98,57 @@ def record_of(bundle: Bundle, is_over: bool = False) -> Record:
         return derive(bundle, is_over=is_over)
 
 
+def _ending(timeline: Timeline) -> tuple[Status, Failure | None]:
+    """Status and failure: the driver's classification, else the first failure that a rank reported, else unknown.
+
+    A run is ok when the driver and every rank say so, nobody tells a failure and its work is one number. Without the
+    driver's end event it was interrupted (the caller knows that no driver holds it). Only an ok run has no failure.
+    """
+    events, end = timeline.events, timeline.events.of_driver(DriverEnd)
+    if end is None or end.status == "interrupted":
+        evidence = "the driver was stopped by its user" if end else "the driver ended without writing its end"
+        failure = _failure(timeline, events.of_driver(Failed))
+        return "interrupted", failure or Failure(kind="interrupted", phase=None, evidence=(evidence,))
+    problems = _problems(timeline, end)
+    if not problems:
+        return "ok", None
+    earliest = min(events.of_all(Failed), key=lambda event: (event.time, event.rank), default=None)
+    failure = _failure(timeline, events.of_driver(Failed) or earliest)
+    return "failed", failure or Failure(kind="unknown", phase=None, evidence=problems)
+
+
+def _problems(timeline: Timeline, end: DriverEnd) -> tuple[str, ...]:
+    """What speaks against an ok end, most telling first."""
+    events, told = timeline.events, end.exit_codes
+    codes: dict = told if isinstance(told, dict) else dict(enumerate(told))
+    problems = [f"work: {timeline.counts_problem}"] if timeline.counts_problem else []
+    if end.status == "failed":
+        problems.append(f"the driver ended as failed; exit codes by rank: {end.exit_codes}")
+    elif bad := {rank: code for rank, code in codes.items() if code}:
+        problems.append(f"the driver ended as ok, but ranks did not by their exit codes: {bad}")
+    if events.of_driver(Failed) or any(events.of_all(Failed)):
+        problems.append("a failure was told")
+    for rank in range(timeline.manifest.layout.ranks):
+        rank_end = next(iter(events.of(rank, RankEnd)), None)
+        if rank_end is None:
+            problems.append(f"rank {rank} wrote no end")
+        elif rank_end.status != "ok":
+            problems.append(f"rank {rank} ended as failed after {rank_end.iterations} iterations")
+    more = len(problems) - _MOST_PROBLEMS
+    return tuple(problems) if more <= 0 else (*problems[:_MOST_PROBLEMS], f"and {more} more")
+
+
+def _failure(timeline: Timeline, event: Failed | None) -> Failure | None:
+    if event is None:
+        return None
+    iteration = event.iteration if timeline.rules >= 3 else None
+    return Failure(kind=event.failure, phase=event.phase, evidence=tuple(event.evidence), iteration=iteration)
+
+
 def _run_facts(events: Events, manifest: Manifest) -> RunFacts:
     launch, end = events.of_driver(Launch), events.of_driver(DriverEnd)
     if launch is not None and launch.ranks != manifest.layout.ranks:
-        raise DamagedBundle(
-            f"events/driver.jsonl launched {launch.ranks} ranks, the manifest has {manifest.layout.ranks}"
-        )
+        raise DamagedBundle(f"events/driver.jsonl launched {launch.ranks} ranks, not {manifest.layout.ranks}")
     times = [event.time for rank in (events.driver, *events.ranks.values()) for event in rank[:1] + rank[-1:]]
     return RunFacts(
         id=manifest.run.id,
@@ -143,18 +173,15 @@ def _run_facts(events: Events, manifest: Manifest) -> RunFacts:
     )
 
 
-def _turns(events: Events, timeline: Timeline, manifest: Manifest) -> Turns | None:
+def _turns(timeline: Timeline) -> Turns | None:
     """Raises DamagedBundle where manifest and driver differ over whether the run took turns, or with whom."""
-    launch = events.of_driver(Launch)
+    launch, manifest = timeline.events.of_driver(Launch), timeline.manifest
     known = launch.turns if launch else None
-    is_asked = manifest.measure.turns == "iterations"
     if known is None:
         return None
-    if not is_asked or manifest.run.id not in known.rows:
-        raise DamagedBundle(
-            f"events/driver.jsonl has the run take turns with {' '.join(map(ascii, known.rows))[:200]}, but it "
-            + ("is not among them" if is_asked else "was to be alone")
-        )
+    if manifest.measure.turns != "iterations" or manifest.run.id not in known.rows:
+        rows = " ".join(map(ascii, known.rows))[:200]
+        raise DamagedBundle(f"events/driver.jsonl has the run take turns with {rows}, which it is not of")
     return Turns(start=known.start, rows=tuple(known.rows), begins=timeline.turns, phases=timeline.phase_seconds)
 
 
@@ -163,47 +190,46 @@ def _strategy(manifest: Manifest) -> str:
     return manifest.layout.strategy()
 
 
-def _void_notes(timeline: Timeline) -> tuple[str, ...]:
-    """Iterations that did less than asked for, because their gradients overflowed."""
-    skipped = timeline.skipped_steps
-    if not skipped:
-        return ()
-    known = (
-        f"{len(skipped)} of {len(timeline.window)} iterations after the warm-up skipped {sum(skipped.values())} "
-        "optimizer steps (overflow at the loss scale) and do not count"
-    )
-    if timeline.counted:
-        return (known,)
-    return (f"{known}, so there is no rate: give the loss scale more warm-up iterations, or run in bf16",)
-
-
-def _gap_notes(events: Events, timeline: Timeline, in_turns: bool) -> tuple[str, ...]:
-    """Check the clock of the iterations after the warm-up against the time between rank 0's iteration events, unless
-    others had their turns in between."""
-    window = timeline.window
-    if not window or window.start < 1 or in_turns:
-        return ()
-    times = [event.time for event in events.of(0, Iteration)]
-    elapsed = times[window.stop - 1] - times[window.start - 1]
-    claimed = sum(timeline.seconds[window.start : window.stop])
-    if abs(elapsed - claimed) <= max(_GAP_SHARE * claimed, _GAP_SECONDS):
-        return ()
-    which = "iterations after the warm-up" if timeline.skipped_steps else "counted iterations"
-    return (f"the {which} add up to {claimed:.4g} s, but {elapsed:.4g} s went by between their events on rank 0",)
-
-
-def _clock_notes(events: Events) -> tuple[str, ...]:
-    """Rates come from a clock that cannot be set; the times of events may not."""
-    writers: list[tuple[int | None, tuple[Event, ...]]] = [(None, events.driver), *events.ranks.items()]
-    notes = []
-    for rank, written in writers:
+def _notes(timeline: Timeline, in_turns: bool, stale: int | None, work_notes: Iterable[str]) -> Iterator[str]:
+    events, manifest = timeline.events, timeline.manifest
+    yield from events.notes
+    if timeline.counts_problem:
+        yield f"{NO_WORK}: {timeline.counts_problem}"
+    yield from _of_window(timeline, in_turns)
+    # rates come from a clock that cannot be set; the times of events may not
+    for rank, written in ((None, events.driver), *events.ranks.items()):
         times = [event.time for event in written]
         back = max(map(sub, times, times[1:]), default=0.0)
         if back > _BACK_SECONDS:
-            notes.append(f"the clock of {rank_name(rank)} went back by {back:.4g} s")
-    return tuple(notes)
-
-
-def _version_notes(events: Events) -> tuple[str, ...]:
+            yield f"the clock of {rank_name(rank)} went back by {back:.4g} s"
+    yield from not_as_asked(events, manifest)
     versions = sorted({start.suite_version for start in events.of_all(Start)})
-    return (f"ranks ran different versions of the suite: {', '.join(versions)}",) if len(versions) > 1 else ()
+    if len(versions) > 1:
+        yield f"ranks ran different versions of the suite: {', '.join(versions)}"
+    if stale and manifest.layout.placement != "split":
+        yield f"ranks tell a staleness of {stale}, although the layout lets every rank generate and train in turn"
+    yield from disturbance_notes(events)
+    yield from work_notes
+    throttling = throttle_reasons(timeline)
+    if throttling:
+        yield f"clocks were held back by: {', '.join(throttling)}"
+
+
+def _of_window(timeline: Timeline, in_turns: bool) -> Iterator[str]:
+    """Iterations that did less than asked for, because their gradients overflowed, and the clock of all after the
+    warm-up against the time between rank 0's events, unless others had their turns in between."""
+    skipped, window = timeline.skipped_steps, timeline.window
+    if skipped:
+        no_rate = ", so there is no rate: give the loss scale more warm-up iterations, or run in bf16"
+        yield (
+            f"{len(skipped)} of {len(window)} iterations after the warm-up skipped {sum(skipped.values())} "
+            f"optimizer steps (overflow at the loss scale) and do not count{'' if timeline.counted else no_rate}"
+        )
+    if not window or window.start < 1 or in_turns:
+        return
+    times = [event.time for event in timeline.events.of(0, Iteration)]
+    elapsed = times[window.stop - 1] - times[window.start - 1]
+    claimed = sum(timeline.seconds[window.start : window.stop])
+    if abs(elapsed - claimed) > max(_GAP_SHARE * claimed, _GAP_SECONDS):
+        which = "iterations after the warm-up" if skipped else "counted iterations"
+        yield f"the {which} add up to {claimed:.4g} s, but {elapsed:.4g} s went by between their events on rank 0"

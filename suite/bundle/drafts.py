@@ -19,12 +19,9 @@ _NO_LOCKS = frozenset((errno.EBADF, errno.ENOLCK, errno.ENOSYS, errno.EINVAL, er
 _OLD_SECONDS = 24 * 3600.0
 
 
-def draft_of(path: Path) -> Path:
-    return path.with_name(f".{path.name}.{os.getpid()}")
-
-
-def removed_draft_of(path: Path) -> Path:
-    return path.with_name(f".{path.name}.removed.{os.getpid()}")
+def draft_of(path: Path, removed: str = "") -> Path:
+    """``removed``: ``.removed`` for what is no more."""
+    return path.with_name(f".{path.name}{removed}.{os.getpid()}")
 
 
 @contextmanager
@@ -60,7 +57,9 @@ def clear_drafts(folder: Path, names: Collection[str]) -> None:
         for entry in entries:
             match = _DRAFT.fullmatch(entry)
             if match and (match["removed"] or match["name"] in names) and _is_abandoned(folder / entry):
-                _remove(folder / entry)
+                shutil.rmtree(folder / entry, ignore_errors=True)
+                with suppress(OSError):  # of a file
+                    os.unlink(folder / entry)
 
 
 def _is_abandoned(draft: Path) -> bool:
@@ -79,14 +78,6 @@ def _is_abandoned(draft: Path) -> bool:
         return True
     finally:
         os.close(descriptor)
-
-
-def _remove(draft: Path) -> None:
-    if draft.is_dir():
-        shutil.rmtree(draft, ignore_errors=True)
-    else:
-        with suppress(OSError):
-            draft.unlink()
 
 
 def _opened(draft: Path) -> int:

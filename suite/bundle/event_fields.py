@@ -6,12 +6,12 @@ that are not named here are left aside, so that later versions may write more.
 
 import json
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Meta, Struct
 
-from suite.bundle.amounts import LEAST_SECONDS, MOST_COUNT, MOST_SECONDS
+from suite.bundle.parts import LEAST_SECONDS, MOST_COUNT, MOST_SECONDS
 from suite.launch.outcome import FailureKind
 from suite.spec.phases import TIMED_NAMES
 
@@ -211,11 +211,6 @@ FIELDS: dict[str, dict[str, type[Event]]] = {
 #: Fields with free content: storable again, or the bundle is damaged.
 FREE = ("facts", "device")
 _HEAD = ("kind", *Event.__struct_fields__)
-
-
-def decoder_of(writer: str) -> msgspec.json.Decoder[Any]:
-    """Of one line; it raises ``msgspec.MsgspecError``, UnicodeDecodeError or RecursionError."""
-    return msgspec.json.Decoder(Union[tuple(FIELDS[writer].values())])  # noqa: UP007
 
 
 def kind_of(event: Event) -> str:

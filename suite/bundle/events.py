@@ -1,4 +1,7 @@
-"""The events of a run, read back and checked: each by itself, and in the order in which they were written."""
+"""The events of a run, read back and checked: each by itself, and in the order in which they were written.
+
+A line is decoded at once where it is as the suite writes it; else what is wrong with it is looked for.
+"""
 
 import os
 import re
@@ -8,30 +11,19 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, Union, cast
 
-from suite.bundle.event_fields import (
-    DriverEnd,
-    Event,
-    Failed,
-    Heartbeat,
-    Iteration,
-    Launch,
-    Memory,
-    Phase,
-    RankEnd,
-    Start,
-    Turn,
-    kind_of,
-)
-from suite.bundle.event_lines import events_in
-from suite.bundle.files import DamagedBundle
-from suite.spec.foreign import EVENTS_BYTES
+import msgspec
+
+from suite.bundle import event_fields as kinds
+from suite.bundle.event_fields import FIELDS, FREE, Event, event_of, is_moment, kind_of, wrong_field
+from suite.bundle.files import DamagedBundle, check_tree, parse_object, text_of
+from suite.spec.foreign import EVENTS_BYTES, LINE_BYTES
 from suite.spec.manifest import Manifest
 from suite.spec.schema_files import not_read
 
 if TYPE_CHECKING:
-    from suite.bundle.rank_times import RankTimes
+    from suite.bundle.timeline import RankTimes
 
 EVENTS_SCHEMA = "suite/events/1"
 #: Everything before iteration 0: memory only.
@@ -40,7 +32,7 @@ SETUP = "setup"
 #: The content of a bundle's file by its name and the most bytes that are read; raises FileNotFoundError, DamagedBundle.
 Read = Callable[[str, int], bytes]
 _Kind = TypeVar("_Kind", bound=Event)
-_OF_ITERATIONS: frozenset[type[Event]] = frozenset((Turn, Phase, Memory, Iteration))
+_OF_ITERATIONS: frozenset[type[Event]] = frozenset((kinds.Turn, kinds.Phase, kinds.Memory, kinds.Iteration))
 #: Events of one file, and of all together: beyond any run, and no more than a machine reads in a minute.
 MOST_IN_FILE, MOST_EVENTS = 1 << 18, 1 << 21
 #: Bytes of all together, and more for each rank that has some: what is read takes up to twenty times as much memory.
@@ -48,6 +40,14 @@ MOST_BYTES, BYTES_OF_RANK = 256 << 20, 256 << 10
 #: Ranks that wrote nothing: every one of them is looked at, though a manifest of 3 KB can ask for a million.
 MOST_SILENT = 1 << 16
 _RANK_FILE = re.compile(r"rank-(0|[1-9][0-9]{0,8})\.jsonl")
+#: Each raises ``msgspec.MsgspecError``, UnicodeDecodeError or RecursionError.
+_DECODE = {
+    writer: msgspec.json.Decoder(Union[tuple(of_writer.values())]).decode  # noqa: UP007
+    for writer, of_writer in FIELDS.items()
+}
+_parse, _encode = msgspec.json.Decoder().decode, msgspec.json.Encoder().encode
+#: In a line with one of these, names are harder to count than ``_usual_event`` does.
+_CAREFUL = (b"\\", b"\t", b"\r", b" :")
 
 
 @dataclass(frozen=True)
@@ -69,18 +69,16 @@ class Events:
 
     @cached_property
     def times(self) -> "RankTimes":
-        from suite.bundle.rank_times import times_of  # loads numpy, which who only looks for bundles does without
+        from suite.bundle.timeline import times_of  # loads numpy, which who only looks for bundles does without
 
         return times_of(self.ranks)
 
     @cached_property
     def _by_kind(self) -> dict[tuple[int, type[Event]], list[Event]]:
-        found: dict[tuple[int, type[Event]], list[Event]] = {}
+        found: dict[tuple[int, type[Event]], list[Event]] = defaultdict(list)
         for rank, events in self.ranks.items():
-            of_rank: dict[type[Event], list[Event]] = defaultdict(list)
             for event in events:
-                of_rank[type(event)].append(event)
-            found.update(((rank, kind), same) for kind, same in of_rank.items())
+                found[rank, type(event)].append(event)
         return found
 
 
@@ -91,25 +89,25 @@ def read_events(folder: Path, manifest: Manifest, read: Read) -> Events:
     outside of the manifest's world, another manifest's events, more of them than are read.
     """
     notes: list[str] = []
-    ranks = {}
+    ranks: dict[int, tuple[Event, ...]] = {}
     size = count = 0
     present = _ranks_present(folder, manifest.layout.ranks)
     most = MOST_BYTES + BYTES_OF_RANK * len(present)
     for rank in present:
         name = f"events/rank-{rank}.jsonl"
         data = _content(name, read)
-        size += len(data)
-        if size > most:
-            raise DamagedBundle(f"the events up to {name} have more than the {most} bytes that are read")
-        events = events_in(data, name, rank, notes)
-        count += len(events)
-        if count > MOST_EVENTS:
-            raise DamagedBundle(f"up to {name} there are more than the {MOST_EVENTS} events that are read")
-        _check_rank(events, rank, manifest)
-        ranks[rank] = events
+        size, count = size + len(data), count + data.count(b"\n")
+        if size > most or count > MOST_EVENTS:
+            what = f"{count} events of {size} bytes, and at most {MOST_EVENTS} of {most} bytes are read"
+            raise DamagedBundle(f"up to {name} there are {what}")
+        ranks[rank] = events_in(data, name, rank, notes)
+        _check_rank(ranks[rank], name, manifest)
     log = "events/driver.jsonl"
     driver = events_in(_content(log, read), log, None, notes)
-    _check_driver(driver)
+    for kind, place in ((kinds.Launch, 0), (kinds.DriverEnd, -1)):
+        found = [event for event in driver if isinstance(event, kind)]
+        if found and found != [driver[place]]:
+            raise DamagedBundle(f"{log} has a {kind_of(found[0])} event out of place or more than once")
     return Events(driver=driver, ranks=ranks, notes=tuple(notes))
 
 
@@ -125,10 +123,10 @@ def _ranks_present(folder: Path, world: int) -> list[int]:
     ranks = sorted(int(match.group(1)) for match in map(_RANK_FILE.fullmatch, names) if match)
     if ranks and ranks[-1] >= world:
         raise DamagedBundle(f"events/rank-{ranks[-1]}.jsonl is of a rank beyond the {world} of the manifest")
-    if world - len(ranks) > MOST_SILENT:
+    silent = world - len(ranks)
+    if silent > MOST_SILENT:
         raise DamagedBundle(
-            f"{world - len(ranks)} of the manifest's {world} ranks have no events, more than the {MOST_SILENT} that "
-            "are looked for"
+            f"{silent} of the manifest's {world} ranks have no events, more than the {MOST_SILENT} read"
         )
     return ranks
 
@@ -144,57 +142,45 @@ def _content(name: str, read: Read) -> bytes:
     return data
 
 
-def _check_rank(events: tuple[Event, ...], rank: int, manifest: Manifest) -> None:
+def _check_rank(events: tuple[Event, ...], name: str, manifest: Manifest) -> None:
     """One start first, iterations without gaps, phases once and in their iteration, nothing after the end."""
-    name = f"events/rank-{rank}.jsonl"
-    if events and type(events[0]) is not Start:
+    if not events:
+        return
+    if not isinstance(events[0], kinds.Start):
         raise DamagedBundle(f"{name} does not begin with its start event")
+    _check_start(events[0], manifest, f"{name} seq 0")
     completed, has_ended = 0, False
-    seen: set[object] = set()
-    within: set[tuple[type[Event], str | None]] = set()
+    once: set[object] = set()
+    within: set[object] = set()
     for event in events:
-        kind = type(event)
+        kind, phase, iteration = type(event), getattr(event, "phase", None), getattr(event, "iteration", None)
+        where = f"{name} seq {event.seq}"
         if has_ended:
-            raise DamagedBundle(f"{_place(name, event)} follows the end")
-        if kind in _OF_ITERATIONS:
-            phase: str | None = None if kind is Turn or kind is Iteration else event.phase  # type: ignore[attr-defined]
-            if phase != SETUP:
-                if event.iteration != completed:  # type: ignore[attr-defined]
-                    raise DamagedBundle(_follows(name, event, event.iteration, completed))  # type: ignore[attr-defined]
-                if (kind, phase) in within:
-                    raise DamagedBundle(f"{_place(name, event)}: {kind_of(event)} event is a repetition")
-                within.add((kind, phase))
-                if kind is Iteration:
-                    completed += 1
-                    within.clear()
-                continue
-        elif isinstance(event, Failed):
+            raise DamagedBundle(f"{where} follows the end")
+        if kind is kinds.Failed:
             continue
-        elif isinstance(event, Heartbeat):
-            # of the iteration at work or the one before: a trainer has work between iterations too
-            if event.iteration is not None and not completed - 1 <= event.iteration <= completed:
-                raise DamagedBundle(_follows(name, event, event.iteration, completed))
+        is_within, is_beat = kind in _OF_ITERATIONS and phase != SETUP, kind is kinds.Heartbeat
+        # a trainer has work between iterations too, of which it tells as of the one before
+        fitting = (completed, completed - 1, None) if is_beat else (completed,)
+        if (is_within or is_beat) and iteration not in fitting:
+            raise DamagedBundle(f"{where}: {kind_of(event)} event of iteration {iteration} where {completed} follows")
+        if is_beat:
             continue
-        if kind in seen:
-            raise DamagedBundle(f"{_place(name, event)}: {kind_of(event)} event is a repetition")
-        seen.add(kind)
-        if isinstance(event, Start):
-            _check_start(event, manifest, _place(name, event))
-        elif isinstance(event, RankEnd):
-            has_ended = True
-            if event.status == "ok":
-                _check_iterations(completed, event.iterations, manifest, _place(name, event))
+        seen = within if is_within else once
+        if (kind, phase) in seen:
+            raise DamagedBundle(f"{where}: {kind_of(event)} event is a repetition")
+        seen.add((kind, phase))
+        if kind is kinds.Iteration:
+            completed += 1
+            within.clear()
+        elif isinstance(event, kinds.RankEnd):
+            has_ended, asked = True, manifest.measure.warmup + manifest.iterations
+            if event.status == "ok" and not completed == event.iterations == asked:
+                counts = f"{event.iterations} iterations; {completed} were written, {asked} were asked for"
+                raise DamagedBundle(f"{where}: ended ok after {counts}")
 
 
-def _place(name: str, event: Event) -> str:
-    return f"{name} seq {event.seq}"
-
-
-def _follows(name: str, event: Event, iteration: int | None, completed: int) -> str:
-    return f"{_place(name, event)}: {kind_of(event)} event of iteration {iteration} where {completed} follows"
-
-
-def _check_start(event: Start, manifest: Manifest, where: str) -> None:
+def _check_start(event: kinds.Start, manifest: Manifest, where: str) -> None:
     if event.schema != EVENTS_SCHEMA:
         raise DamagedBundle(not_read(where, event.schema, EVENTS_SCHEMA, event.suite_version))
     for field, value in (("manifest_hash", manifest.hash), ("world_size", manifest.layout.ranks)):
@@ -203,17 +189,81 @@ def _check_start(event: Start, manifest: Manifest, where: str) -> None:
             raise DamagedBundle(f"{where}: {field} is {ascii(known)[:80]}, not {value}: events of another run")
 
 
-def _check_iterations(completed: int, claimed: int, manifest: Manifest, where: str) -> None:
-    asked = manifest.measure.warmup + manifest.iterations
-    if not completed == claimed == asked:
-        raise DamagedBundle(
-            f"{where}: ended ok after {claimed} iterations; {completed} were written, {asked} were asked for"
-        )
+def events_in(data: bytes, name: str, rank: int | None, notes: list[str]) -> tuple[Event, ...]:
+    """Of the file that messages call ``name``, by a rank, or the driver. What is left out is noted: a last line that
+    its writer did not finish, and kinds of a later version. Raises DamagedBundle."""
+    events: list[Event] = []
+    unknown: list[str] = []
+    lines = data.split(b"\n")
+    careful = [mark for mark in _CAREFUL if mark in data]
+    for seq, line in enumerate(lines):
+        if len(line) >= LINE_BYTES:
+            raise DamagedBundle(f"{name} line {seq + 1} is longer than {LINE_BYTES} bytes")
+        if seq == len(lines) - 1:
+            notes += [f"{name} line {seq + 1} was cut short and left out"] if line else []
+            break
+        event = _usual_event(line, rank, seq, careful) or _checked_event(line, rank, seq, f"{name} line {seq + 1}")
+        if isinstance(event, str):
+            unknown.append(event)
+        else:
+            events.append(event)
+    if unknown:
+        notes.append(unknown[0] if len(unknown) == 1 else f"{unknown[0]}, as were {len(unknown) - 1} more")
+    return tuple(events)
 
 
-def _check_driver(events: tuple[Event, ...]) -> None:
-    kinds = [type(event) for event in events]
-    for kind, place in ((Launch, 0), (DriverEnd, len(kinds) - 1)):
-        if kind in kinds and (kinds.count(kind) > 1 or kinds[place] is not kind):
-            name = kind_of(events[kinds.index(kind)])
-            raise DamagedBundle(f"events/driver.jsonl has a {name} event out of place or more than once")
+def _usual_event(line: bytes, rank: int | None, seq: int, careful: Sequence[bytes]) -> Event | None:
+    """Null where something is wrong with it, or to be noted. No object may have a name twice, of which all but the last
+    would be lost.
+
+    Where there are no backslashes, and no spaces before colons, a name is followed by ``":`` at once, and nothing else
+    is: there are as many of these in what was parsed, written again, as were read only if none was lost. Of lines with
+    such characters, which are ``careful``, JSON's own parser tells.
+    """
+    try:
+        event = _DECODE[_writer(rank)](line)
+        if event.seq != seq or event.rank != rank:
+            return None
+        if any(mark in line for mark in careful):
+            parse_object(line.decode(), "")
+        elif _encode(_parse(line)).count(b'":') != line.count(b'":'):
+            return None
+        if isinstance(event, kinds.Environment | kinds.Iteration):
+            check_tree(event.facts if isinstance(event, kinds.Environment) else event.device, "")
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, DamagedBundle):
+        return None
+    return event
+
+
+def _checked_event(line: bytes, rank: int | None, seq: int, where: str) -> Event | str:
+    """A note where its kind is not known. Raises DamagedBundle, which names what is wrong."""
+    event = parse_object(text_of(line, where), where)
+    time: Any = event.get("time")
+    if type(event.get("kind")) is not str:
+        raise DamagedBundle(f"{where} has no kind")
+    if event.get("rank", -1) != rank or type(event["rank"]) is not type(rank):
+        known = ascii(event.get("rank"))[:40]
+        raise DamagedBundle(f"{where} says rank {known} in the file of {rank_name(rank)}")
+    if type(event.get("seq")) is not int or event["seq"] != seq:
+        raise DamagedBundle(f"{where} has seq {ascii(event.get('seq'))[:40]} where {seq} follows")
+    if not is_moment(time):
+        raise DamagedBundle(f"{where} has time {ascii(time)[:40]}, which is not Unix seconds")
+    kind = FIELDS[_writer(rank)].get(event["kind"])
+    if kind is None:
+        return f"{where}: kind {event['kind'][:40]!r} is not known and was left out"
+    for field in FREE:
+        if type(event.get(field)) is dict:
+            check_tree(event[field], f"{where}: {field}")
+    problem = wrong_field(event, kind)
+    if problem:
+        raise DamagedBundle(f"{where}: {event['kind']} event: {problem}")
+    return event_of(event, kind)
+
+
+def _writer(rank: int | None) -> str:
+    return "driver" if rank is None else "rank"
+
+
+def rank_name(rank: int | None) -> str:
+    """How messages call a writer of events."""
+    return "the driver" if rank is None else f"rank {rank}"

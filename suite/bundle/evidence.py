@@ -9,8 +9,6 @@ import os
 import re
 from collections.abc import Iterable
 
-from suite.bundle.events import Events
-from suite.bundle.facts import derivation
 from suite.bundle.files import DamagedBundle, open_plain
 from suite.bundle.record import Evidence
 from suite.bundle.store import DOCUMENTS, Bundle
@@ -32,7 +30,7 @@ class TooMuchEvidence(DamagedBundle):
 def digest_of(bundle: Bundle) -> str:
     """SHA-256 over the list of the bundle's files, 64 hexadecimal digits. Raises TooMuchEvidence, and DamagedBundle for
     a link, a pipe or another special file, and a name that such a list cannot hold."""
-    return evidence_of(bundle).digest
+    return read_once(bundle)[0].digest
 
 
 def digest_if_any(bundle: Bundle) -> str | None:
@@ -43,13 +41,9 @@ def digest_if_any(bundle: Bundle) -> str | None:
         return None
 
 
-def evidence_of(bundle: Bundle) -> Evidence:
-    """The digest and of how many files it is. Raises as ``digest_of``."""
-    return read_once(bundle)[0]
-
-
 def read_once(bundle: Bundle) -> tuple[Evidence, Bundle]:
-    """As ``evidence_of``, with the bundle to derive from the very bytes that were hashed: no file is opened twice."""
+    """The digest and of how many files it is, with the bundle to derive from the very bytes that were hashed: no file
+    is opened twice. Raises as ``digest_of``."""
     names, folder = evidence_files(bundle), os.fspath(bundle.path)
     listed, held, most_held = hashlib.sha256(), {}, _HELD_BYTES
     for name in names:
@@ -67,15 +61,13 @@ def evidence_files(bundle: Bundle) -> list[str]:
     return sorted(_names(os.fspath(bundle.path)), key=os.fsencode)
 
 
-def recorded_evidence(bundle: Bundle, events: Events, known: Evidence | None = None) -> Evidence | None:
+def recorded_evidence(bundle: Bundle, rules: int, known: Evidence | None = None) -> Evidence | None:
     """What a record names: nothing in bundles of before there was evidence, and of more than is hashed.
 
     ``known``: the bundle's, where it was hashed already. Raises DamagedBundle as ``digest_of``.
     """
-    if derivation(events) < _DERIVATION:
-        return None
     try:
-        return known or evidence_of(bundle)
+        return known or read_once(bundle)[0] if rules >= _DERIVATION else None
     except TooMuchEvidence:
         return None
 
@@ -117,16 +109,13 @@ def _names(root: str) -> list[str]:
                         total += entry.stat(follow_symlinks=False).st_size
                         found.append(name)
         except OSError as error:
-            raise DamagedBundle(
-                f"{prefix or 'the bundle'} cannot be read: {(error.strerror or str(error)).lower()}"
-            ) from error
+            why = (error.strerror or str(error)).lower()
+            raise DamagedBundle(f"{prefix or 'the bundle'} cannot be read: {why}") from error
         if prefix.count("/") > _DEEPEST:
             raise DamagedBundle(f"{prefix} is more than {_DEEPEST} folders deep")
         if total > MOST_BYTES or len(found) + len(waiting) > MOST_FILES:
-            raise TooMuchEvidence(
-                f"the bundle has {len(found)} files of {total} bytes, more than the {MOST_FILES} files and "
-                f"{MOST_BYTES} bytes that are hashed"
-            )
+            known = f"{len(found)} files of {total} bytes"
+            raise TooMuchEvidence(f"the bundle has {known}, more than the {MOST_FILES} of {MOST_BYTES} that are hashed")
     return found
 
 

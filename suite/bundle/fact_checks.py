@@ -11,7 +11,7 @@ from suite.bundle.event_fields import Iteration, Launch, Memory, Turn
 from suite.bundle.events import SETUP, Events
 from suite.bundle.facts import derivation, facts_of, inner, positive
 from suite.bundle.findings import Finding, one_of
-from suite.bundle.per_manifest import once_per_manifest
+from suite.bundle.manifest_file import once_per_manifest
 from suite.bundle.record import Record
 from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest
@@ -38,12 +38,12 @@ _FLOOR_RATIO = 1.25
 def fact_findings(events: Events, manifest: Manifest, record: Record) -> Iterator[Finding]:
     """One for each kind of contradiction."""
     yield from one_of("stack", [*not_as_asked(events, manifest), *_threads(events, manifest), *_kind(manifest)])
-    yield from one_of("machine", list(_processors(events, record)))
-    yield from one_of("ceilings", list(_ceilings(events, manifest)))
-    yield from one_of("reward", list(_rewards(events, manifest)))
-    yield from one_of("noise", list(_without_noise(events, manifest)))
-    yield from one_of("voided", list(_voided(events, manifest)))
-    yield from one_of("energy", list(_energies(events)))
+    yield from one_of("machine", _processors(events, record))
+    yield from one_of("ceilings", _ceilings(events, manifest))
+    yield from one_of("reward", _rewards(events, manifest))
+    yield from one_of("noise", _without_noise(events, manifest))
+    yield from one_of("voided", _voided(events, manifest))
+    yield from one_of("energy", _energies(events))
     yield from one_of("lengths", _lengths(manifest))
 
 
@@ -137,8 +137,7 @@ def _energies(events: Events) -> Iterator[str]:
     for event in events.of_all(Iteration):
         window = event.device or {}
         energy, power = (positive(window.get(name)) for name in ("energy_joules", "power_watts_mean"))
-        readings = [positive(window.get(f"energy_counter_{name}_joules")) for name in ("begin", "end")]
-        begin, end = readings
+        begin, end = (positive(window.get(f"energy_counter_{name}_joules")) for name in ("begin", "end"))
         where = f"in iteration {event.iteration} of rank {event.rank}"
         if energy and begin and end and abs(end - begin - energy) > _ENERGY_JOULES + _ENERGY_SHARE * energy:
             yield f"{energy:.6g} J were used {where}, and {end - begin:.6g} by the counter's readings"
@@ -150,19 +149,19 @@ def _energies(events: Events) -> Iterator[str]:
 def memory_findings(events: Events, manifest: Manifest, record: Record) -> Iterator[Finding]:
     """Peaks that their own rank contradicts, and a run that needed less than there must be."""
     cuda = manifest.measure.device == "cuda"
-    wrong = [
-        f"{text} in {event.phase} of rank {rank}"
-        for rank in events.ranks
-        for facts in (facts_of(events, rank),)
-        for event in events.of(rank, Memory)
-        for text in _wrong_peaks(event, facts, cuda)
-    ]
-    yield from one_of("memory-peaks", wrong)
+    yield from one_of(
+        "memory-peaks",
+        (
+            f"{text} in {event.phase} of rank {event.rank}"
+            for rank in events.ranks
+            for event in events.of(rank, Memory)
+            for text in _wrong_peaks(event, facts_of(events, rank), cuda)
+        ),
+    )
     memory = record.memory
-    efficiency = None if memory is None else memory.efficiency
-    if memory is not None and efficiency is not None and efficiency > _FLOOR_RATIO:
-        text = f"the peak is {1 / efficiency:.3g} of the {memory.theoretical_minimum_bytes} bytes that the layout needs"
-        yield Finding(name="memory-floor", text=text)
+    if memory is not None and memory.efficiency is not None and memory.efficiency > _FLOOR_RATIO:
+        share = f"{1 / memory.efficiency:.3g} of the {memory.theoretical_minimum_bytes} bytes"
+        yield Finding(name="memory-floor", text=f"the peak is {share} that the layout needs")
 
 
 def _wrong_peaks(event: Memory, facts: dict[str, Any], cuda: bool) -> Iterator[str]:

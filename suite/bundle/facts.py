@@ -1,5 +1,6 @@
 """The facts of a rank's environment event, and by which rules its bundle is derived."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from suite.bundle.event_fields import Environment
@@ -52,17 +53,15 @@ def derivation(events: Events) -> int:
     return value
 
 
-def disturbance_notes(events: Events) -> tuple[str, ...]:
+def disturbance_notes(events: Events) -> Iterator[str]:
     """Whose devices were not free before the run, as each rank saw its own; nothing of bundles of before it was asked.
 
     Raises DamagedBundle for what is no list of texts.
     """
-    notes = []
-    for rank in sorted(events.ranks) if derivation(events) >= 2 else ():
+    for rank in events.ranks if derivation(events) >= 2 else ():
         found = inner(facts_of(events, rank), "idle", "disturbed_by")
         if found is not None and not (isinstance(found, list) and all(isinstance(line, str) for line in found)):
             raise DamagedBundle(f"events/rank-{rank}.jsonl: what disturbed the device is not a list of texts")
         if found:
             lines = "; ".join(line[:_LINE_CHARACTERS] for line in found[:_LINES])
-            notes.append(f"the device of rank {rank} was not free before the run: {lines}")
-    return tuple(notes)
+            yield f"the device of rank {rank} was not free before the run: {lines}"

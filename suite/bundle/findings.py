@@ -1,33 +1,14 @@
 """What can be wrong with bundles that are whole, each by its name."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Literal, get_args
 
 from suite.spec.base import Frozen
 
+_OfClocks = Literal["event-times", "phase-times", "phase-sums", "rank-times", "rank-waits", "copied-rank", "run-times"]
+_OfFacts = Literal["stack", "machine", "ceilings", "reward", "noise", "voided", "energy", "lengths"]
 #: Within one bundle: what a clock, a barrier or an allocator cannot have given.
-Within = Literal[
-    "event-times",
-    "phase-times",
-    "phase-sums",
-    "rank-times",
-    "rank-waits",
-    "copied-rank",
-    "run-times",
-    "memory-peaks",
-    "memory-floor",
-    "work-counts",
-    "periods",
-    "role-times",
-    "stack",
-    "machine",
-    "ceilings",
-    "reward",
-    "noise",
-    "voided",
-    "energy",
-    "lengths",
-]
+Within = Literal[_OfClocks, "memory-peaks", "memory-floor", "work-counts", "periods", "role-times", _OfFacts]
 #: Among the bundles of a folder.
 OfRuns = Literal["copied-run", "copied-seconds", "run-id", "folder-name", "missing-repeat", "overlapping-runs"]
 #: Of a study among its bundles (suite.tune.check).
@@ -53,8 +34,9 @@ class Finding(Frozen):
         return f"{self.name}: {self.text}"
 
 
-def one_of(name: Within, texts: Sequence[str]) -> Iterator[Finding]:
+def one_of(name: Within, texts: Iterable[str]) -> Iterator[Finding]:
     """One finding for all of a kind: the first, and how many more."""
-    if texts:
-        more = f", and {len(texts) - 1} more" if len(texts) > 1 else ""
-        yield Finding(name=name, text=f"{texts[0]}{more}")
+    found = list(texts)
+    if found:
+        more = f", and {len(found) - 1} more" if len(found) > 1 else ""
+        yield Finding(name=name, text=f"{found[0]}{more}")

@@ -70,36 +70,17 @@ _Found = Iterator[tuple[Trace, Among, str]]
 
 
 def folder_findings(
-    traces: Sequence[Trace], bundles: Collection[str], named: Collection[Path] = ()
+    traces: Iterable[Trace], bundles: Collection[str] | None = None, named: Collection[Path] = ()
 ) -> dict[Path, tuple[Finding, ...]]:
-    """By path of a bundle what does not fit the others; of copies it is the later one.
+    """By path of a bundle what does not fit the others; of copies it is the later one, once.
 
-    ``bundles``: paths of all that there are, damaged ones and such that are being run too. ``named``: folders that
-    somebody named themselves, beside which others may well be.
+    ``bundles``: paths of all that there are, damaged ones and such that are being run too; null: only what reports are
+    made without is looked for. ``named``: folders that somebody named themselves, beside which others may well be.
     """
-    ordered = _by_start(traces)
-    return _by_path(
-        [*_copies(ordered), *_folder_names(ordered), *_missing_repeats(ordered, bundles, named), *_overlaps(ordered)]
-    )
-
-
-def findings_that_leave_out(traces: Sequence[Trace]) -> dict[Path, tuple[Finding, ...]]:
-    """Of ``folder_findings`` those for which reports are made without the run."""
-    return _by_path(list(_copies(_by_start(traces))))
-
-
-def _by_start(traces: Sequence[Trace]) -> list[Trace]:
-    return sorted(traces, key=lambda trace: (trace.started or 0.0, str(trace.path)))
-
-
-def _copies(ordered: Sequence[Trace]) -> _Found:
-    yield from _copied_runs(ordered)
-    yield from _copied_seconds(ordered)
-    yield from _run_ids(ordered)
-
-
-def _by_path(all_found: Iterable[tuple[Trace, Among, str]]) -> dict[Path, tuple[Finding, ...]]:
-    """One finding of a copy is enough."""
+    ordered = sorted(traces, key=lambda trace: (trace.started or 0.0, str(trace.path)))
+    all_found = [*_copied_runs(ordered), *_copied_seconds(ordered), *_run_ids(ordered)]
+    if bundles is not None:
+        all_found += [*_folder_names(ordered), *_missing_repeats(ordered, bundles, named), *_overlaps(ordered)]
     found: dict[Path, list[Finding]] = defaultdict(list)
     for trace, name, text in all_found:
         if name != "copied-seconds" or not any(one.name == "copied-run" for one in found[trace.path]):

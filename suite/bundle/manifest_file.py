@@ -1,7 +1,11 @@
-"""A manifest read without trust: unchanged since it was made, and of work that formulas can take."""
+"""A manifest read without trust: unchanged since it was made, and of work that formulas can take.
 
-from collections.abc import Mapping
-from typing import Any
+What follows from a manifest alone is computed once for all of its repeats.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 import msgspec
 from pydantic import ValidationError
@@ -18,6 +22,8 @@ from suite.spec.typed import MOST, MOST_RANKS, first_beyond
 #: Manifests that were read last, by all but their ``run``, in which alone repeats differ, and on which nothing depends.
 _MOST_KNOWN, _LONGEST_KNOWN = 256, 1 << 16
 _known: dict[bytes, tuple[int, Manifest]] = {}
+_MOST_MADE = 1024
+_Make = TypeVar("_Make", bound=Callable[..., Any])
 
 
 def parse_manifest(text: str, name: str) -> Manifest:
@@ -117,3 +123,22 @@ def _work_follows(manifest: Manifest) -> bool:
         and work.micro_batch <= workload.micro_batch
         and work.replica_batch % work.micro_batch == 0
     )
+
+
+def once_per_manifest(make: _Make) -> _Make:
+    """For a function of a manifest and of values that can be keys, which does not look at the manifest's ``run``.
+
+    The hash of a manifest covers the rest. What is made must not be changed by whoever gets it.
+    """
+    known: dict[tuple, Any] = {}
+
+    @wraps(make)
+    def made(manifest: Manifest, *rest: Any) -> Any:
+        key = (manifest.hash, *rest)
+        if key not in known:
+            if len(known) >= _MOST_MADE:
+                del known[next(iter(known))]
+            known[key] = make(manifest, *rest)
+        return known[key]
+
+    return cast(_Make, made)

@@ -1,4 +1,5 @@
-"""The noise around the counted iterations: what each rank and each host told with them, summed up."""
+"""What was around the counted iterations: the noise that each rank and each host told with them, summed up, the energy
+of their GPU boards, and what held the clocks back."""
 
 import math
 from collections import defaultdict
@@ -8,18 +9,23 @@ from typing import Any
 
 import numpy as np
 
-from suite.bundle.energy import throttle_reasons, window_figure
-from suite.bundle.event_fields import Iteration, Start
+from suite.bundle.event_fields import Start
 from suite.bundle.events import Events
 from suite.bundle.facts import facts_of, inner
-from suite.bundle.noise_model import ClockRange, Noise, Spread, Straggler
+from suite.bundle.files import DamagedBundle
+from suite.bundle.parts import ClockRange, Noise, Spread, Straggler
+from suite.bundle.record import Energy
 from suite.bundle.timeline import Timeline
-from suite.spec.manifest import Manifest
 
 #: Of the iteration, that a rank comes later than the last but one before it is called a straggler.
 LATE_SHARE = 0.05
-#: What a rank tells of an iteration.
+#: Power sensors see about a quarter of the run time on A100 and H100 (arXiv 2312.02741), so short windows say little.
+SHORTEST_WINDOW_SECONDS = 10.0
+#: What a rank tells of an iteration; by rank that of each.
 _Window = Mapping[str, Any]
+_Windows = Mapping[int, Sequence[_Window]]
+#: Joules, null where they are not known, and why not.
+_Total = tuple[float | None, str | None]
 
 
 @dataclass(frozen=True)
@@ -39,31 +45,29 @@ class Heard:
     """What was told with the counted iterations. ``ranks``: the windows of ranks that told one each time; ``hosts`` of
     those of them that told their host's. ``late``: seconds that a rank came last, by iteration and rank."""
 
-    ranks: dict[int, list[_Window]]
-    hosts: dict[int, list[_Window]]
+    ranks: _Windows
+    hosts: _Windows
     uses: tuple[HostUse, ...]
     late: dict[int, dict[int, float]]
 
 
-def hear(events: Events, training: Events, timeline: Timeline, manifest: Manifest) -> Heard:
-    """``training``: the ranks that meet at the ends of phases."""
-    ranks = _windows(events, timeline.counted, "noise")
-    hosts: dict[int, list[_Window]] = {
+def hear(timeline: Timeline) -> Heard:
+    events, ranks = timeline.events, _windows(timeline, "noise")
+    hosts: _Windows = {
         rank: [{**window["host"], "seconds": window.get("seconds")} for window in windows]
         for rank, windows in ranks.items()
         if all(window.get("host") for window in windows)
     }
-    places: dict[tuple[str, str], list[int]] = defaultdict(list)
+    peers: dict[tuple[str, str], list[int]] = defaultdict(list)
     for rank in events.ranks:
-        places[_place(events, rank)].append(rank)
-    uses = (_use(rank, hosts[rank], ranks, places[_place(events, rank)], manifest) for rank in hosts)
-    return Heard(ranks, hosts, tuple(use for use in uses if use is not None), _lateness(training, timeline.counted))
+        peers[_place(events, rank)].append(rank)
+    uses = (_use(rank, hosts[rank], ranks, peers[_place(events, rank)], timeline) for rank in hosts)
+    return Heard(ranks, hosts, tuple(use for use in uses if use is not None), _lateness(timeline))
 
 
-def summarise(heard: Heard, events: Events, timeline: Timeline) -> Noise:
+def summarise(heard: Heard, timeline: Timeline) -> Noise:
     """Raises DamagedBundle for a device window whose figures are no numbers."""
-    ranks, hosts = heard.ranks, heard.hosts
-    devices = _windows(events, timeline.counted, "device")
+    ranks, hosts, devices = heard.ranks, heard.hosts, _windows(timeline, "device")
     return Noise(
         cpu_share=_rate(ranks, "thread_cpu_seconds", least=True),
         cpus_used=_rate(ranks, "cpu_seconds"),
@@ -76,12 +80,12 @@ def summarise(heard: Heard, events: Events, timeline: Timeline) -> Noise:
         steal_share=_rate(hosts, "steal_seconds", per=("steal_seconds", "busy_seconds")),
         cpu_pressure_share=_rate(hosts, "cpu_pressure_seconds"),
         memory_pressure_share=_rate(hosts, "memory_pressure_seconds"),
-        load=_spread(_values(hosts, "load")),
-        runnable=_spread(_values(hosts, "runnable")),
-        cpu_mhz=_clock(_values(ranks, "cpu_mhz")),
+        load=_spread(_figures(hosts, "load")),
+        runnable=_spread(_figures(hosts, "runnable")),
+        cpu_mhz=_clock(_figures(ranks, "cpu_mhz")),
         device_mhz=_clock(_figures(devices, "sm_clock_mhz_mean")),
         device_temperature=_spread(_figures(devices, "temperature_max")),
-        device_throttling=throttle_reasons(events, timeline),
+        device_throttling=throttle_reasons(timeline),
         device_others=_spread(_figures(devices, "other_processes")),
         stragglers=_stragglers(heard.late, timeline),
     )
@@ -93,9 +97,7 @@ def total(windows: Iterable[_Window], *names: str) -> float | None:
     return None if None in values else math.fsum(values)
 
 
-def _rate(
-    ranks: Mapping[int, Sequence[_Window]], name: str, per: tuple[str, ...] = ("seconds",), least: bool = False
-) -> Spread | None:
+def _rate(ranks: _Windows, name: str, per: tuple[str, ...] = ("seconds",), least: bool = False) -> Spread | None:
     """Total over total; ranks that do not tell it are left out."""
     both = {rank: (total(windows, name), total(windows, *per)) for rank, windows in ranks.items()}
     known = {rank: (above, below) for rank, (above, below) in both.items() if above is not None and below}
@@ -107,14 +109,23 @@ def _rate(
     return Spread(mean=math.fsum(above for above, _ in known.values()) / whole, worst=shares[worst], rank=worst)
 
 
-def _values(windows: Mapping[int, Sequence[_Window]], name: str) -> dict[int, list[float | None]]:
-    return {rank: [window.get(name) for window in known] for rank, known in windows.items()}
+def _figures(windows: _Windows, name: str) -> dict[int, list[float | None]]:
+    return {rank: [_figure(window, name) for window in known] for rank, known in windows.items()}
 
 
-def _spread(values: Mapping[int, Sequence[float | None]]) -> Spread | None:
+def _figure(window: _Window | None, name: str) -> float | None:
+    """A number of a window, null where it tells none. Raises DamagedBundle for anything else."""
+    value = None if window is None else window.get(name)
+    if value is None:
+        return None
+    if type(value) not in (int, float) or not 0 <= value < 1e18:
+        raise DamagedBundle(f"a device window's {name} is {ascii(value)[:40]}, not a number from 0")
+    return float(value)
+
+
+def _spread(values: Mapping[int, Sequence[Any]]) -> Spread | None:
     """The mean of all values, and the greatest; ranks that do not know one each time are left out."""
-    known = {rank: [value for value in found if value is not None] for rank, found in values.items()}
-    known = {rank: found for rank, found in known.items() if found and len(found) == len(values[rank])}
+    known = {rank: found for rank, found in values.items() if None not in found}
     if not known:
         return None
     worst = max(known, key=lambda rank: max(known[rank]))
@@ -122,42 +133,32 @@ def _spread(values: Mapping[int, Sequence[float | None]]) -> Spread | None:
     return Spread(mean=math.fsum(every) / len(every), worst=max(known[worst]), rank=worst)
 
 
-def _clock(values: Mapping[int, Sequence[float | None]]) -> ClockRange | None:
+def _clock(values: Mapping[int, Sequence[Any]]) -> ClockRange | None:
     """Of the rank with the largest step, in proportion."""
-    ranges = {}
-    for rank, found in values.items():
-        known = [value for value in found if value]
-        if known and len(known) == len(found):
-            ranges[rank] = ClockRange(lowest=min(known), highest=max(known), rank=rank)
-    return max(ranges.values(), key=lambda one: one.highest / one.lowest, default=None)
+    known = [(rank, found) for rank, found in values.items() if all(found)]
+    ranges = [ClockRange(lowest=min(found), highest=max(found), rank=rank) for rank, found in known]
+    return max(ranges, key=lambda one: one.highest / one.lowest, default=None)
 
 
-def _windows(events: Events, counted: Sequence[int], field: str) -> dict[int, list[_Window]]:
+def _windows(timeline: Timeline, field: str) -> dict[int, list[_Window]]:
     """Of the ranks that have this field in each counted iteration."""
-    found: dict[int, list[_Window]] = {}
-    for rank in events.ranks:
-        known = [getattr(event, field) for event in events.of(rank, Iteration)]
-        windows = [window for index in counted if index < len(known) and (window := known[index])]
-        if len(windows) == len(counted):
-            found[rank] = windows
-    return found
-
-
-def _figures(devices: Mapping[int, Sequence[_Window]], name: str) -> dict[int, list[float | None]]:
-    return {rank: [window_figure(window, name) for window in windows] for rank, windows in devices.items()}
+    found: dict[Any, list[_Window]] = defaultdict(list)
+    for event in timeline.counted_events():
+        if window := getattr(event, field):
+            found[event.rank].append(window)
+    return {rank: windows for rank, windows in found.items() if len(windows) == len(timeline.counted)}
 
 
 def _use(
-    rank: int, host: Sequence[_Window], ranks: Mapping[int, list[_Window]], peers: Sequence[int], manifest: Manifest
+    rank: int, host: Sequence[_Window], ranks: _Windows, peers: Sequence[int], timeline: Timeline
 ) -> HostUse | None:
     """Of the CPUs that ``rank`` tells of and its ``peers`` run on too; null where one of them does not tell its own."""
     busy, seconds, cpus = total(host, "busy_seconds"), total(host, "seconds"), host[0].get("cpus")
-    own = [total(ranks[peer], "cpu_seconds") if peer in ranks else None for peer in peers]
+    own: list[Any] = [total(ranks.get(peer, [{}]), "cpu_seconds") for peer in peers]
     if busy is None or not seconds or not cpus or None in own:
         return None
-    used = math.fsum(value for value in own if value is not None)
-    is_cpu = manifest.measure.device == "cpu"
-    needed = len(peers) * manifest.measure.threads_per_rank if is_cpu else None
+    used, measure = math.fsum(own), timeline.manifest.measure
+    needed = len(peers) * measure.threads_per_rank if measure.device == "cpu" else None
     return HostUse(rank, int(cpus), needed, used / seconds, max(0.0, busy - used) / seconds)
 
 
@@ -167,17 +168,19 @@ def _place(events: Events, rank: int) -> tuple[str, str]:
     return (start.host if start else "", cpus if isinstance(cpus, str) else "")
 
 
-def _lateness(training: Events, counted: Sequence[int]) -> dict[int, dict[int, float]]:
+def _lateness(timeline: Timeline) -> dict[int, dict[int, float]]:
     """By iteration and rank: for each phase at whose end it came last, how long after the last but one."""
+    times, counted = timeline.training.times, timeline.counted
     late: dict[int, dict[int, float]] = {iteration: {} for iteration in counted}
-    waits = training.times.wait[:, counted]
+    waits = times.wait[:, counted]
     if len(waits) > 1:
-        ranks, last = training.times.ranks, waits.argmin(axis=0).tolist()
+        last = waits.argmin(axis=0).tolist()
         least, second = np.partition(waits, 1, axis=0)[:2]
         for iteration, of_phases, beyond in zip(counted, last, (second - least).tolist(), strict=True):
             for place, seconds in zip(of_phases, beyond, strict=True):
                 if seconds >= 0:  # not NaN: every rank told it
-                    late[iteration][ranks[place]] = late[iteration].get(ranks[place], 0.0) + seconds
+                    rank = times.ranks[place]
+                    late[iteration][rank] = late[iteration].get(rank, 0.0) + seconds
     return late
 
 
@@ -191,3 +194,78 @@ def _stragglers(late: Mapping[int, Mapping[int, float]], timeline: Timeline) -> 
         Straggler(rank=rank, iterations=len(seconds), seconds=math.fsum(seconds) / len(seconds))
         for rank, seconds in sorted(found.items())
     )
+
+
+def energy(timeline: Timeline) -> Energy | None:
+    """Joules of all ranks' devices over the counted iterations; null where no iteration carries a device window.
+
+    Of each stretch of successive counted iterations the counter's last reading less its first, so that what passes
+    between the iterations is in and nothing is rounded at their edges. A turn is a stretch of its own: what other rows
+    draw before it is theirs. Older bundles have the energy of each iteration alone, which is added up.
+
+    Valid only when the iterations last 10 s together and every rank's device was sampled, with its energy, in each.
+    Raises DamagedBundle for a window whose figures are no numbers.
+    """
+    by_rank: dict[Any, dict[int, _Window | None]] = defaultdict(dict)
+    for event in timeline.counted_events():
+        by_rank[event.rank][event.iteration] = event.device
+    windows = [window for of_rank in by_rank.values() for window in of_rank.values()]
+    if all(window is None for window in windows):
+        return None
+    seconds = sum(timeline.counted_seconds)
+    reasons = []
+    if seconds < SHORTEST_WINDOW_SECONDS:
+        reasons.append(f"the counted iterations last {seconds:.3g} s, less than {SHORTEST_WINDOW_SECONDS:g} s")
+    if timeline.rules >= 2 and any(window and "energy_counter_end_joules" in window for window in windows):
+        joules, problem = _stretches(by_rank.values(), frozenset(timeline.turns))
+    else:
+        joules, problem = _sum_of_windows(windows)
+    reasons += [problem] if problem else []
+    if not all(window and _figure(window, "samples") for window in windows):
+        reasons.append("the device was not sampled in every iteration of every rank")
+    samples = timeline.counts.samples * len(timeline.counted) if timeline.counts else None
+    return Energy(
+        joules=joules,
+        joules_per_sample=joules / samples if joules is not None and samples else None,
+        valid=not reasons,
+        reasons=tuple(reasons),
+    )
+
+
+def throttle_reasons(timeline: Timeline) -> tuple[str, ...]:
+    """Which limits held the clocks back in counted iterations, as the sampler saw them: by NVML's names, sorted.
+
+    Raises DamagedBundle for a window whose reasons are no texts.
+    """
+    reasons: set[str] = set()
+    for event in timeline.counted_events():
+        found = (event.device or {}).get("throttle_reasons", [])
+        if not isinstance(found, list) or not all(isinstance(reason, str) for reason in found):
+            raise DamagedBundle("a device window's throttle_reasons are not a list of texts")
+        reasons.update(found)
+    return tuple(sorted(reasons))
+
+
+def _sum_of_windows(windows: Sequence[_Window | None]) -> _Total:
+    """Each iteration by itself, which leaves out what passes between them."""
+    joules = [_figure(window, "energy_joules") for window in windows]
+    known = [value for value in joules if value is not None]
+    if len(known) < len(joules):
+        return None, f"{len(joules) - len(known)} of {len(joules)} windows tell no energy"
+    return sum(known), None
+
+
+def _stretches(by_rank: Iterable[Mapping[int, _Window | None]], turns: frozenset[int]) -> _Total:
+    """Last reading less first of every stretch of successive iterations."""
+    begins, ends = [], []
+    for rank in by_rank:
+        for one in sorted(rank):
+            if one - 1 not in rank or one in turns:
+                begins.append(_figure(rank[one], "energy_counter_begin_joules"))
+            if one + 1 not in rank or one + 1 in turns:
+                ends.append(_figure(rank[one], "energy_counter_end_joules"))
+    used = [end - begin for begin, end in zip(begins, ends, strict=True) if begin is not None and end is not None]
+    if len(used) < len(ends):
+        missing = sum(reading is None for reading in (*begins, *ends))
+        return None, f"{missing} of {2 * len(ends)} readings of the energy counters are missing"
+    return (sum(used), None) if min(used) >= 0 else (None, "an energy counter went back")

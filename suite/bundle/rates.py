@@ -1,13 +1,16 @@
-"""Throughput, phases and steady state of the counted iterations."""
+"""What the counted iterations give: throughput, phases, waits and steady state, how long the samples were, what uneven
+lengths cost, and how generation agreed with the policy that trains."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 
+from suite.bundle import record
 from suite.bundle.event_fields import Iteration
-from suite.bundle.events import Events
-from suite.bundle.facts import derivation
-from suite.bundle.record import Counts, Estimate, Phase, Phases, SteadyState, Throughput, Wait
+from suite.bundle.files import DamagedBundle
+from suite.bundle.sides import GENERATE, greatest_staleness
 from suite.bundle.timeline import Timeline
+from suite.spec.lengths import Lengths
+from suite.spec.manifest import Manifest
 from suite.spec.phases import ALL, REMAINDER, PhaseSpec
 from suite.stats import intervals
 from suite.stats.steady_state import TEST, TEST_OF_ORDER, steady_state
@@ -18,46 +21,51 @@ CONVENTION = (
 )
 
 
-def throughput(events: Events, timeline: Timeline, ranks: int) -> Throughput | None:
+def throughput(timeline: Timeline) -> record.Throughput | None:
     """Rates of the counted iterations; null where there is none, or no one number for its work."""
     counts = timeline.counts
     if counts is None or not timeline.counted:
         return None
-    samples = intervals.rate_interval(
-        intervals.RunSeconds(counts.samples, timeline.counted_seconds), _half_width(events)
-    )
+    seconds = intervals.RunSeconds(counts.samples, timeline.counted_seconds)
+    samples = intervals.rate_interval(seconds, _half_width(timeline))
     tokens = samples.scaled((counts.prompt_tokens + counts.response_tokens) / counts.samples)
-    return Throughput(
+    return record.Throughput(
         samples_per_second=_estimate(samples),
         tokens_per_second=_estimate(tokens),
-        tokens_per_second_per_device=_estimate(tokens.scaled(1 / ranks)),
+        tokens_per_second_per_device=_estimate(tokens.scaled(1 / timeline.manifest.layout.ranks)),
         convention=CONVENTION,
     )
 
 
-def phases(timeline: Timeline) -> Phases | None:
+def phases(timeline: Timeline) -> record.Phases | None:
     """Each phase of the counted iterations: sums over iterations, divided once at the end. Raises DamagedBundle."""
     if not timeline.counted:
         return None
-    total = math.fsum(timeline.counted_seconds)
-    sums = {name: math.fsum(seconds) for name, seconds in _counted_seconds(timeline).items()}
-    iterations = len(timeline.counted)
-    tokens = {each.name: _tokens(each, timeline.counts) for each in ALL if each.name not in timeline.exposed}
-    found = {each.name: _phase(sums.get(each.name), total, iterations, tokens.get(each.name)) for each in ALL}
-    if timeline.asynchronous:
-        found = {name: phase and phase.model_copy(update={"share": None}) for name, phase in found.items()}
-    return Phases(**found)
+    layout = timeline.manifest.layout
+    # Others generate while these ranks train: a trainer's iterations follow each other unless it is asynchronous.
+    is_ahead = layout.placement == "split" and (timeline.manifest.backend.kind == "engine" or layout.asynchronous)
+    total, iterations = math.fsum(timeline.counted_seconds), len(timeline.counted)
+    found: dict[str, record.Phase | None] = dict.fromkeys(each.name for each in ALL)
+    seconds_of = _counted_seconds(timeline)
+    for each in ALL:
+        if each.name in seconds_of:
+            seconds = math.fsum(seconds_of[each.name])
+            tokens = None if is_ahead and each.name == GENERATE else _tokens(each, timeline.counts)
+            measurable = tokens is not None and seconds > 1e-9 * total
+            found[each.name] = record.Phase(
+                seconds=seconds / iterations,
+                share=None if layout.asynchronous else seconds / total,
+                tokens_per_second=tokens * iterations / seconds if tokens is not None and measurable else None,
+            )
+    return record.Phases(**found)
 
 
-def phase_intervals(events: Events, timeline: Timeline) -> dict[str, Estimate] | None:
+def phase_intervals(timeline: Timeline) -> dict[str, record.Estimate] | None:
     """Seconds of each phase with the interval that the counted iterations give; null where ``phases`` is."""
-    if derivation(events) < 2 or not timeline.counted:
+    if timeline.rules < 2 or not timeline.counted:
         return None
-    half_width = _half_width(events)
-    return {
-        name: _estimate(intervals.mean_interval(values, half_width))
-        for name, values in _counted_seconds(timeline).items()
-    }
+    half_width, seconds = _half_width(timeline), _counted_seconds(timeline)
+    return {name: _estimate(intervals.mean_interval(values, half_width)) for name, values in seconds.items()}
 
 
 def _counted_seconds(timeline: Timeline) -> dict[str, list[float]]:
@@ -66,16 +74,15 @@ def _counted_seconds(timeline: Timeline) -> dict[str, list[float]]:
     return {**known, REMAINDER.name: [timeline.other_seconds(index) for index in timeline.counted]}
 
 
-def waits(events: Events, timeline: Timeline) -> dict[str, Wait] | None:
+def waits(timeline: Timeline) -> dict[str, record.Wait] | None:
     """How long ranks waited at the end of each phase for the slowest; null for one rank, which waits for nobody."""
-    ranks = len(events.ranks)
-    if derivation(events) < 2 or not timeline.counted or ranks < 2:
+    times, counted = timeline.training.times, len(timeline.counted)
+    ranks = len(times.ranks)
+    if timeline.rules < 2 or not counted or ranks < 2:
         return None
-    counted = len(timeline.counted)
-    waited = events.times.wait[:, timeline.counted]
-    of_phase = {phase: waited[:, :, place] for place, phase in enumerate(events.times.phases)}
+    of_phase = dict(zip(times.phases, times.wait[:, timeline.counted].transpose(2, 0, 1), strict=True))
     return {
-        phase: Wait(
+        phase: record.Wait(
             longest_seconds=math.fsum(of_phase[phase].max(axis=0).tolist()) / counted,
             mean_seconds=math.fsum(of_phase[phase].ravel().tolist()) / (counted * ranks),
         )
@@ -83,48 +90,136 @@ def waits(events: Events, timeline: Timeline) -> dict[str, Wait] | None:
     }
 
 
-def details(events: Events, counted: Iterable[int]) -> dict[str, float] | None:
+def details(timeline: Timeline) -> dict[str, float] | None:
     """Parts of the iterations: of each part the slowest rank, then the mean. Null where no rank tells any."""
-    counted = frozenset(counted)
     longest: dict[str, dict[int, float]] = {}
-    for event in events.of_all(Iteration):
-        if event.details and event.iteration in counted:
-            for name, seconds in event.details.items():
-                by_iteration = longest.setdefault(name, {})
-                by_iteration[event.iteration] = max(by_iteration.get(event.iteration, 0.0), seconds)
-    return {name: math.fsum(found.values()) / len(counted) for name, found in sorted(longest.items())} or None
+    for event in timeline.counted_events(timeline.training):
+        for name, seconds in (event.details or {}).items():
+            by_iteration = longest.setdefault(name, {})
+            by_iteration[event.iteration] = max(by_iteration.get(event.iteration, 0.0), seconds)
+    return {name: math.fsum(found.values()) / len(timeline.counted) for name, found in sorted(longest.items())} or None
 
 
-def steadiness(events: Events, timeline: Timeline, warmup: int) -> SteadyState:
+def steadiness(timeline: Timeline) -> record.SteadyState:
     """The verdict on the counted iterations; the declared warm-up is kept whatever it says."""
-    test = TEST if derivation(events) >= 3 else TEST_OF_ORDER
-    result = steady_state(timeline.counted_seconds, test)
-    return SteadyState(
+    test = TEST if timeline.rules >= 3 else TEST_OF_ORDER
+    result, warmup = steady_state(timeline.counted_seconds, test), timeline.manifest.measure.warmup
+    return record.SteadyState(
         verdict=result.verdict, warmup=warmup, iterations=len(timeline.counted), reasons=result.reasons, test=test
     )
 
 
-def _half_width(events: Events) -> intervals.HalfWidth:
-    return intervals.by_slow_waves if derivation(events) >= 3 else intervals.by_lag_one
+def _half_width(timeline: Timeline) -> intervals.HalfWidth:
+    return intervals.by_slow_waves if timeline.rules >= 3 else intervals.by_lag_one
 
 
-def _estimate(interval: intervals.Interval) -> Estimate:
-    return Estimate(value=interval.value, low=interval.low, high=interval.high)
+def _estimate(interval: intervals.Interval) -> record.Estimate:
+    return record.Estimate(value=interval.value, low=interval.low, high=interval.high)
 
 
-def _tokens(phase: PhaseSpec, counts: Counts | None) -> int | None:
-    if counts is None or not phase.tokens:
+def _tokens(phase: PhaseSpec, counts: record.Counts | None) -> int | None:
+    known = [] if counts is None else [getattr(counts, name) for name in phase.tokens]
+    return None if not known or None in known else sum(known)
+
+
+def realised_lengths(manifest: Manifest) -> record.RealisedLengths | None:
+    """Of the samples of every iteration, as the manifest lists them; null where all are of one length."""
+    drawn = manifest.work.lengths
+    if drawn is None:
         return None
-    known = [getattr(counts, name) for name in phase.tokens]
-    return None if None in known else sum(known)
-
-
-def _phase(seconds: float | None, total: float, iterations: int, tokens: int | None) -> Phase | None:
-    if seconds is None:
-        return None
-    measurable = tokens is not None and seconds > 1e-9 * total
-    return Phase(
-        seconds=seconds / iterations,
-        share=seconds / total,
-        tokens_per_second=tokens * iterations / seconds if tokens is not None and measurable else None,
+    workload = manifest.workload
+    return record.RealisedLengths(
+        prompt=_summary(drawn.prompt, workload.prompt_lengths), response=_summary(drawn.response, workload.lengths)
     )
+
+
+def padding(manifest: Manifest, counts: record.Counts | None) -> record.Padding | None:
+    """What went through training as padding; null where samples are even, and where no iteration was completed."""
+    if manifest.work.lengths is None or counts is None:
+        return None
+    if counts.padded_tokens is None or counts.trained_tokens is None:
+        return None
+    positions = counts.padded_tokens + counts.trained_tokens
+    return record.Padding(
+        padded_tokens=counts.padded_tokens,
+        share=counts.padded_tokens / positions if positions else 0.0,
+        packed=manifest.layout.packing,
+    )
+
+
+def rollout(timeline: Timeline) -> record.Rollout | None:
+    """Figures of generation over the counted iterations; null where samples are even and no rank tells any."""
+    told = [event.rollout for event in timeline.counted_events() if event.rollout]
+    share = _idle_slot_share(timeline.manifest)
+    if timeline.rules < 2 or (not told and share is None):
+        return None
+    size, largest = _mean(told, "effective_sample_size"), _known(told, "logprob_difference_max")
+    return record.Rollout(
+        idle_slot_share=share,
+        idle_slot_seconds=_mean(told, "idle_slot_seconds"),
+        logprob_difference_mean=_mean(told, "logprob_difference_mean"),
+        logprob_difference_max=max(largest, default=None),
+        effective_sample_size=None if size is None else min(1.0, size),
+    )
+
+
+def staleness(timeline: Timeline) -> int | None:
+    """Updates of the weights between those that generated the samples and those that train on them: the most of the
+    counted iterations; of an asynchronous run in publications.
+
+    Raises DamagedBundle where ranks tell different ones of one iteration.
+    """
+    if timeline.rules < 2:
+        return None
+    if timeline.manifest.layout.asynchronous:
+        return greatest_staleness(timeline)
+    first: dict[int, Iteration] = {}
+    for event in timeline.events.of_all(Iteration):
+        before = event if event.staleness is None else first.setdefault(event.iteration, event)
+        if before.staleness != event.staleness:
+            where = f"on rank {event.rank} in iteration {event.iteration}"
+            raise DamagedBundle(f"staleness is {event.staleness} {where}, but {before.staleness} on rank {before.rank}")
+    return max((first[index].staleness or 0 for index in timeline.counted if index in first), default=None)
+
+
+def _summary(lengths: Sequence[int], asked: Lengths | None) -> record.LengthSummary:
+    """Percentiles are lengths that occur: the least that so many of the samples do not exceed."""
+    if not lengths or min(lengths) < 1:
+        raise DamagedBundle("manifest.json: work.lengths holds a length below one token, or none at all")
+    ordered = sorted(lengths)
+    cap = None if asked is None else asked.cap
+    return record.LengthSummary(
+        mean=math.fsum(ordered) / len(ordered),
+        p50=_percentile(ordered, 50),
+        p90=_percentile(ordered, 90),
+        p99=_percentile(ordered, 99),
+        max=ordered[-1],
+        at_cap=None if cap is None else sum(length >= cap for length in ordered) / len(ordered),
+    )
+
+
+def _percentile(ordered: Sequence[int], percent: int) -> int:
+    return ordered[-(-len(ordered) * percent // 100) - 1]
+
+
+def _idle_slot_share(manifest: Manifest) -> float | None:
+    """Of the token steps that a replica's samples take part in until its longest one ends, those after their own end.
+
+    Each replica, or each rank that only generates, holds all of its samples at once.
+    """
+    if manifest.work.lengths is None:
+        return None
+    responses = manifest.work.lengths.response
+    rows = max(1, len(responses) // (manifest.layout.generation_ranks or manifest.layout.data))
+    batches = [responses[first : first + rows] for first in range(0, len(responses), rows)]
+    return 1.0 - sum(responses) / sum(len(batch) * max(batch) for batch in batches)
+
+
+def _known(told: Sequence[Mapping[str, float | None]], name: str) -> list[float]:
+    return [value for each in told if (value := each.get(name)) is not None]
+
+
+def _mean(told: Sequence[Mapping[str, float | None]], name: str) -> float | None:
+    """Over iterations and the ranks that tell it, whose samples are as many."""
+    values = _known(told, name)
+    return math.fsum(values) / len(values) if values else None

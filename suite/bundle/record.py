@@ -4,9 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from pydantic import Field, JsonValue, SerializerFunctionWrapHandler, create_model, model_serializer, model_validator
 
-from suite.bundle.amounts import LEAST_SECONDS, MOST_COUNT, MOST_SECONDS, Count, Peaks, Seconds
-from suite.bundle.noise_model import Noise, Validity
-from suite.bundle.overlap_model import Overlap
+from suite.bundle.parts import LEAST_SECONDS, MOST_COUNT, MOST_SECONDS, Count, Noise, Overlap, Peaks, Seconds, Validity
 from suite.launch.outcome import FailureKind
 from suite.spec.base import Frozen, Track
 from suite.spec.device import Precision
@@ -15,7 +13,8 @@ from suite.spec.phases import ALL
 from suite.spec.workload import Scaling
 
 RECORD_SCHEMA: Final = "suite/record/1"
-
+#: How the note of a run begins whose counts are of no one number.
+NO_WORK = "no rate without its work"
 
 Status = Literal["ok", "failed", "interrupted"]
 Verdict = Literal["steady", "drifting", "no steady state"]
@@ -344,15 +343,12 @@ class Record(Frozen):
 
     @model_validator(mode="after")
     def _counts_what_it_has(self) -> "Record":
-        state, completed = self.steady_state, len(self.iterations.seconds)
-        void = self.void_iterations or ()
-        if any(not state.warmup <= index < completed for index in void) or len(set(void)) != len(void):
-            raise ValueError(f"the void iterations are not among those from {state.warmup} to {completed}, each once")
-        if state.iterations != max(0, completed - state.warmup) - len(void):
-            raise ValueError(
-                f"{state.iterations} iterations count of {completed}, of which {state.warmup} are warm-up and "
-                f"{len(void)} void"
-            )
+        state, void = self.steady_state, self.void_iterations or ()
+        window = range(state.warmup, len(self.iterations.seconds))
+        if not set(void).issubset(window) or len(set(void)) != len(void):
+            raise ValueError(f"the void iterations are not among those from {window.start} to {window.stop}, each once")
+        if state.iterations != len(window) - len(void):
+            raise ValueError(f"{state.iterations} of {len(window)} iterations count, of which {len(void)} are void")
         if self.throughput is not None and not (self.counts and state.iterations):
             raise ValueError("a rate needs counts and iterations that count")
         return self

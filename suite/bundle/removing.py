@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from suite.bundle.drafts import at_work, clear_drafts, removed_draft_of
+from suite.bundle.drafts import at_work, clear_drafts, draft_of
 from suite.bundle.files import sync_folder, writing
 from suite.bundle.imported.store import is_run
 from suite.bundle.store import Bundle
@@ -51,7 +51,7 @@ def remove(one: Removable) -> None:
     Raises UsageError where it is being run or submitted by now, was moved, or cannot be removed.
     """
     path = Path(os.path.abspath(one.bundle.path))
-    bundle, away = Bundle(path), removed_draft_of(path)
+    bundle, away = Bundle(path), draft_of(path, ".removed")
     clear_drafts(path.parent, ())
     with at_work(path):
         with bundle.hold(_PATIENCE_SECONDS):
@@ -69,7 +69,4 @@ def remove(one: Removable) -> None:
 
 def _refuse_submitted(bundle: Bundle) -> None:
     if os.path.lexists(bundle.path.parent / SUBMITTED / f"{bundle.id}.json"):
-        raise UsageError(
-            f"{bundle.path.name} was submitted to a cluster: suite cancel ends it, and suite clean removes what is "
-            "left of it once it was collected"
-        )
+        raise UsageError(f"{bundle.id} was submitted to a cluster: end it (suite cancel), then clean up (suite clean)")

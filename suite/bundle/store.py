@@ -6,36 +6,29 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from pydantic import BaseModel, ValidationError
 
+from suite.bundle import files
 from suite.bundle.drafts import draft_folder
 from suite.bundle.events import Events, read_events
-from suite.bundle.files import (
-    DamagedBundle,
-    check_tree,
-    first_line,
-    open_plain,
-    parse_object,
-    read_bytes,
-    replace_atomically,
-    sync_folder,
-    text_of,
-    write_synced,
-    writing,
-)
+from suite.bundle.files import DamagedBundle
 from suite.bundle.manifest_file import parse_manifest
+from suite.bundle.parts import MOST_COUNT, MOST_SECONDS
 from suite.bundle.record import RECORD_SCHEMA, Record
 from suite.bundle.walk import ATTIC as ATTIC
 from suite.bundle.walk import LOCK, MANIFEST, RECORD, places_once
+from suite.launch.outcome import Failure, Outcome
+from suite.launch.traces import LONGEST_LINE
 from suite.spec.base import UsageError
 from suite.spec.foreign import DOCUMENT_BYTES
 from suite.spec.manifest import Manifest
 from suite.spec.names import SAFE_ID
+from suite.spec.redaction import without_secrets
 from suite.spec.schema_files import not_read
 
 _ENVIRONMENT = "environment.json"
@@ -44,6 +37,8 @@ DOCUMENTS = frozenset((MANIFEST, _ENVIRONMENT))
 _LOCK_BYTES = 4096
 #: between two tries to hold a run: whoever only looks whether it is held does so for less
 _LOOK_SECONDS = 0.02
+#: Of what the driver writes of a run's end: a phase's name is shorter, no failure needs more lines, no code is so far.
+_LONGEST_PHASE, _MOST_LINES, _MOST_CODE = 80, 500, 1 << 31
 
 
 class OtherSchema(DamagedBundle):
@@ -77,7 +72,7 @@ class DriverLog:
     def write(self, kind: str, **fields: Any) -> None:
         """Append one event with its kind, time and sequence number. Raises UsageError when the disk refuses."""
         event = {"kind": kind, "rank": None, "time": time.time(), "seq": self._seq, **fields}
-        with writing(self._path):
+        with files.writing(self._path):
             self._file.write(json.dumps(event, allow_nan=False).encode() + b"\n")
             self._file.flush()
             os.fsync(self._file.fileno())
@@ -95,16 +90,12 @@ class Bundle:
     @contextmanager
     def begin(cls, root: Path, manifest: Manifest) -> Iterator["Bundle"]:
         """As ``create``; every other driver is kept out from the moment on at which it can be seen."""
-        held: list[int] = []
-        try:
-            yield cls.create(root, manifest, lambda draft: held.append(_locked(draft / LOCK)))
-        finally:
-            for descriptor in held:
-                os.close(descriptor)
+        with ExitStack() as ending:
+            yield cls.create(root, manifest, lambda draft: ending.callback(os.close, _locked(draft / LOCK)))
 
     @classmethod
     def create(
-        cls, root: Path, manifest: Manifest, before_shown: Callable[[Path], None] = lambda draft: None
+        cls, root: Path, manifest: Manifest, before_shown: Callable[[Path], object] = lambda draft: None
     ) -> "Bundle":
         """Make ``root/<run id>`` with its manifest; it appears whole or not at all. ``before_shown``: of its draft.
 
@@ -113,7 +104,7 @@ class Bundle:
         if not SAFE_ID.fullmatch(manifest.run.id):
             raise UsageError(f"run id {manifest.run.id!r} cannot be the name of a folder")
         path = root / manifest.run.id
-        with writing(path):
+        with files.writing(path):
             root.mkdir(parents=True, exist_ok=True)
             if os.path.lexists(path):
                 raise AlreadyThere(f"{path} exists; nothing is overwritten")
@@ -121,15 +112,15 @@ class Bundle:
                 with draft_folder(path) as draft:
                     (draft / "events").mkdir()
                     (draft / "logs").mkdir()
-                    write_synced(draft / MANIFEST, written(manifest))
-                    sync_folder(draft)
+                    files.write_synced(draft / MANIFEST, written(manifest))
+                    files.sync_folder(draft)
                     before_shown(draft)
                     draft.rename(path)
             except OSError as error:
                 if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
                     raise AlreadyThere(f"{path} exists; nothing is overwritten") from error
                 raise
-            sync_folder(root)
+            files.sync_folder(root)
         return cls(path)
 
     @property
@@ -150,22 +141,22 @@ class Bundle:
     def write_environment(self, facts: dict[str, Any]) -> None:
         """What the driver saw before it started. Raises UsageError when it cannot be written."""
         text = json.dumps(facts, indent=2, sort_keys=True, allow_nan=False)
-        replace_atomically(self.path / _ENVIRONMENT, f"{text}\n")
+        files.replace_atomically(self.path / _ENVIRONMENT, f"{text}\n")
 
     def environment(self) -> dict[str, Any] | None:
         """The driver's facts; null where there are none. Raises DamagedBundle."""
         try:
-            facts = parse_object(self._document(_ENVIRONMENT), _ENVIRONMENT)
+            facts = files.parse_object(self._document(_ENVIRONMENT), _ENVIRONMENT)
         except FileNotFoundError:
             return None
-        check_tree(facts, _ENVIRONMENT)
+        files.check_tree(facts, _ENVIRONMENT)
         return facts
 
     @contextmanager
     def driver_events(self) -> Iterator[DriverLog]:
         """``.write(kind, **fields)`` appends to events/driver.jsonl. Raises UsageError when the disk refuses."""
         path = self.path / "events" / "driver.jsonl"
-        with writing(path):
+        with files.writing(path):
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
             file = os.fdopen(descriptor, "r+b")
             log = DriverLog(path, file)
@@ -183,7 +174,7 @@ class Bundle:
         Raises HeldByAnother when another process holds the run or has moved it away, UsageError when it cannot be held.
         """
         give_up = time.monotonic() + patience_seconds
-        with writing(self.path / LOCK):
+        with files.writing(self.path / LOCK):
             while True:
                 try:
                     descriptor = _locked(self.path / LOCK)
@@ -202,7 +193,7 @@ class Bundle:
     def running(self) -> bool:
         """Whether some driver, this process included, holds the run."""
         try:
-            with open_plain(self.path / LOCK, LOCK, _LOCK_BYTES) as file:
+            with files.open_plain(self.path / LOCK, LOCK, _LOCK_BYTES) as file:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except (FileNotFoundError, DamagedBundle):
             return False
@@ -212,7 +203,7 @@ class Bundle:
 
     def write_record(self, record: Record) -> None:
         """Replace record.json at once. Raises UsageError when it cannot be written."""
-        replace_atomically(self.path / RECORD, written(record))
+        files.replace_atomically(self.path / RECORD, written(record))
 
     def record(self) -> Record | None:
         """The record as stored; null where there is none. Raises DamagedBundle, OtherSchema of another version."""
@@ -226,7 +217,7 @@ class Bundle:
         try:
             return Record.model_validate(stored)
         except ValidationError as error:
-            raise DamagedBundle(f"{RECORD}: {first_line(error)}") from error
+            raise DamagedBundle(f"{RECORD}: {files.first_line(error)}") from error
 
     def record_text(self) -> str | None:
         """record.json as it is; null where there is none. Raises DamagedBundle."""
@@ -236,13 +227,13 @@ class Bundle:
             return None
 
     def _document(self, name: str) -> str:
-        return text_of(self._bytes(name, DOCUMENT_BYTES), name)
+        return files.text_of(self._bytes(name, DOCUMENT_BYTES), name)
 
     def _bytes(self, name: str, limit_bytes: int) -> bytes:
         """Raises FileNotFoundError, DamagedBundle."""
         content = self.held.get(name)
         if content is None or len(content) > limit_bytes:
-            return read_bytes(f"{self.path}/{name}", name, limit_bytes)
+            return files.read_bytes(f"{self.path}/{name}", name, limit_bytes)
         return content
 
 
@@ -274,9 +265,34 @@ def written(model: BaseModel) -> str:
 
 def parse_record(text: str) -> dict[str, Any]:
     """The text of record.json as any version wrote it. Raises DamagedBundle."""
-    stored = parse_object(text, RECORD)
-    check_tree(stored, RECORD)
+    stored = files.parse_object(text, RECORD)
+    files.check_tree(stored, RECORD)
     return stored
+
+
+def failure_fields(failure: Failure) -> dict[str, Any]:
+    """Of the driver's ``failure`` event: short Unicode text without secrets, and an iteration that can be one."""
+    iteration = failure.iteration
+    return {
+        "failure": failure.kind,
+        "phase": None if failure.phase is None else _short(failure.phase, _LONGEST_PHASE),
+        "iteration": iteration if iteration is not None and 0 <= iteration <= MOST_COUNT else None,
+        "evidence": [_short(without_secrets(line), LONGEST_LINE) for line in failure.evidence[:_MOST_LINES]],
+    }
+
+
+def end_fields(outcome: Outcome, ranks: int) -> dict[str, Any]:
+    """Of the driver's ``end`` event: exit codes of the ranks that there are, and a time that can be one."""
+    codes = [(rank, code) for rank, code in outcome.exit_codes.items() if 0 <= rank < ranks]
+    return {
+        "status": outcome.status,
+        "exit_codes": {str(rank): None if code is None or abs(code) >= _MOST_CODE else code for rank, code in codes},
+        "elapsed_seconds": min(outcome.elapsed_seconds, MOST_SECONDS),
+    }
+
+
+def _short(text: str, longest: int) -> str:
+    return text[:longest].encode(errors="replace").decode()
 
 
 def find_bundles(paths: Iterable[Path]) -> list[Bundle]:

@@ -12,9 +12,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
-from suite.bundle.files import replace_atomically, writing
+from suite.bundle.files import DamagedBundle, parse_object, replace_atomically, writing
 from suite.spec.base import UsageError
 from suite.spec.foreign import read_text
 
@@ -30,10 +29,7 @@ def check_tags(tags: Iterable[str]) -> tuple[str, ...]:
     found = sorted(set(tags))
     for tag in found:
         if not TAG.fullmatch(tag):
-            raise UsageError(
-                f"{ascii(tag)[:90]} is no tag: up to 64 letters, digits and . _ + -, of which the first is a letter, "
-                "digit or _"
-            )
+            raise UsageError(f"{ascii(tag)[:90]} is no tag: up to 64 letters, digits, _ and, but first, one of . + -")
     return tuple(found)
 
 
@@ -41,16 +37,14 @@ def tags_of(bundle: Path) -> tuple[str, ...]:
     """Of one bundle. Raises UsageError where its file of tags is none."""
     path = _file(bundle)
     try:
-        body: Any = json.loads(read_text(path, str(path), _MOST_BYTES))
+        body = parse_object(read_text(path, str(path), _MOST_BYTES), str(path))
     except FileNotFoundError:
         return ()
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, UsageError):
-            raise
-        raise _no_tags(path) from error
-    tags = body.get("tags") if isinstance(body, dict) and body.get("schema") == TAGS_SCHEMA else None
+    except DamagedBundle:
+        body = {}
+    tags = body.get("tags") if body.get("schema") == TAGS_SCHEMA else None
     if not isinstance(tags, list) or not all(isinstance(tag, str) and TAG.fullmatch(tag) for tag in tags):
-        raise _no_tags(path)
+        raise UsageError(f"{path} is no file of tags: remove it, and give the run its tags again")
     return tuple(sorted(set(tags)))
 
 
@@ -86,33 +80,23 @@ def change_tags(bundle: Path, add: Collection[str], remove: Collection[str]) -> 
         if tags:
             replace_atomically(path, json.dumps({"schema": TAGS_SCHEMA, "run": path.stem, "tags": tags}) + "\n")
         else:
-            _unlink(path)
-    with suppress(OSError):
-        path.parent.rmdir()  # unless there are others
+            forget_tags(bundle)
     return tags
 
 
 def forget_tags(bundle: Path) -> None:
-    """Of a run that is no more. Raises UsageError when its file cannot be removed."""
+    """Of a run that is no more, or has none any more. Raises UsageError when its file cannot be removed."""
     path = _file(bundle)
     if os.path.lexists(path):
-        _unlink(path)
+        with writing(path):
+            path.unlink(missing_ok=True)
         with suppress(OSError):
-            path.parent.rmdir()
-
-
-def _unlink(path: Path) -> None:
-    with writing(path):
-        path.unlink(missing_ok=True)
+            path.parent.rmdir()  # unless there are others
 
 
 def _file(bundle: Path) -> Path:
     whole = Path(os.path.abspath(bundle))
     return whole.parent / FOLDER / f"{whole.name}.json"
-
-
-def _no_tags(path: Path) -> UsageError:
-    return UsageError(f"{path} is no file of tags: remove it, and give the run its tags again")
 
 
 @contextmanager

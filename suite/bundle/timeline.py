@@ -1,13 +1,19 @@
-"""The iterations of a run over all its ranks: the slowest rank sets the time."""
+"""The iterations of a run over all its ranks: the slowest rank sets the time.
+
+The times of ranks are arrays of rank x iteration x phase, of which figures are reductions. Where a rank reported
+nothing an array holds NaN, which is no longer and no shorter than anything.
+"""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
-from suite.bundle.event_fields import Iteration, Turn
+from suite.bundle.event_fields import TRAINER, Environment, Event, Iteration, Memory, Phase, Turn
 from suite.bundle.events import Events
 from suite.bundle.facts import derivation
 from suite.bundle.files import DamagedBundle
@@ -15,21 +21,109 @@ from suite.bundle.record import Counts
 from suite.spec.manifest import Manifest
 from suite.spec.phases import TIMED_NAMES
 
+Array = NDArray[np.float64]
 #: Ranks leave a barrier at slightly different moments, so phases may add up to a little more than their iteration.
 _OVERLAP_SHARE, _OVERLAP_SECONDS = 0.01, 0.001
 
 
 @dataclass(frozen=True)
-class Timeline:
-    """What all ranks completed. ``seconds[i]`` is iteration i, ``phase_seconds[phase][i]`` its phases, slowest rank.
+class RankTimes:
+    """The iterations that each rank completed, and their phases, in the order in which they came.
 
-    A phase that no rank ever reports is missing. ``window`` are the indices after the warm-up, ``counted`` those of
-    them that are not void. ``skipped_steps``: optimizer steps that were skipped in each void iteration, by its index;
-    null where no rank tells skipped steps. ``exposed``: phases in which the ranks wait for work that others did.
-    ``asynchronous``: others work meanwhile at their own pace, so that phases are parts of no whole. ``turns``: the
-    iterations that began one, of a run that took turns.
+    ``seconds`` of iterations and what ``elapsed`` by the times of events: from that of the iteration before, of the
+    set-up, or of its turn, to its own. ``by_trainer``: its seconds are those of the trainer's own log, of which every
+    rank tells the same. Of phases the rank's ``own`` seconds, its ``wait`` until every rank was there, and the time
+    ``since`` the event before its own. ``first``: the place of each iteration's first phase, -1 without any.
     """
 
+    ranks: tuple[int, ...]
+    phases: tuple[str, ...]
+    seconds: Array
+    elapsed: Array
+    by_trainer: NDArray[np.bool_]
+    own: Array
+    wait: Array
+    since: Array
+    first: NDArray[np.int64]
+
+    def of(self, ranks: slice) -> "RankTimes":
+        """Some of the ranks, by their places."""
+        return replace(self, **{name: value[ranks] for name, value in vars(self).items() if name != "phases"})
+
+
+def times_of(ranks: Mapping[int, tuple[Event, ...]]) -> RankTimes:
+    """Of checked events: iterations are numbered from 0 without a gap, and have each phase at most once."""
+    phases: dict[str, int] = {}
+    rows = [_row(events, phases) for events in ranks.values()]
+    most = max((len(iterations) for iterations, _ in rows), default=0)
+    flat, cube = (len(rows), most), (len(rows), most, len(phases))
+    times = RankTimes(
+        ranks=tuple(ranks),
+        phases=tuple(phases),
+        seconds=np.full(flat, np.nan),
+        elapsed=np.full(flat, np.nan),
+        by_trainer=np.zeros(flat, np.bool_),
+        own=np.full(cube, np.nan),
+        wait=np.full(cube, np.nan),
+        since=np.full(cube, np.nan),
+        first=np.full(flat, -1),
+    )
+    of_iterations = (times.seconds, times.elapsed, times.by_trainer, times.first)
+    for place, (iterations, cells) in enumerate(rows):
+        if iterations:
+            for array, values in zip(of_iterations, zip(*iterations, strict=True), strict=True):
+                array[place, : len(values)] = values
+        if cells:
+            of_phases = np.array(cells)
+            at = (of_phases[:, 0].astype(np.int64), of_phases[:, 1].astype(np.int64))
+            times.own[place][at], times.wait[place][at], times.since[place][at] = of_phases[:, 2:].T
+    return times
+
+
+def _row(events: tuple[Event, ...], phases: dict[str, int]) -> tuple[list[tuple[float, ...]], list[tuple[float, ...]]]:
+    """Of one rank (seconds, elapsed, by its trainer, first phase) of each iteration, and of their phases (iteration,
+    phase, own, wait, since)."""
+    iterations: list[tuple[float, ...]] = []
+    cells: list[tuple[float, ...]] = []
+    waiting: list[tuple[float, ...]] = []
+    before = iteration_before = float("nan")
+    for event in events:
+        kind = type(event)
+        if kind is Memory or kind is Environment:
+            if not iterations and not waiting:
+                iteration_before = event.time
+        elif isinstance(event, Phase):
+            place = phases.setdefault(event.phase, len(phases))
+            waiting.append((event.iteration, place, event.seconds, event.wait_seconds, event.time - before))
+        elif isinstance(event, Iteration):
+            first = waiting[0][1] if waiting else -1
+            iterations.append((event.seconds, event.time - iteration_before, event.source == TRAINER, first))
+            cells += waiting
+            waiting, iteration_before = [], event.time
+        elif kind is Turn:  # others worked until now
+            iteration_before = event.time
+        else:
+            continue
+        before = event.time
+    return iterations, cells
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """What all ranks completed, and what that is known from.
+
+    ``events`` are of all ranks, ``training`` of those that train: of a split run without those that only generate,
+    whose events are ``generating``. ``rules``: the derivation. ``seconds[i]`` is iteration i, slowest rank, as is
+    ``phase_seconds[phase][i]`` of its phases; one that no rank ever reports is missing. ``window`` are the indices
+    after the warm-up, ``counted`` those of them that are not void. ``skipped_steps``: optimizer steps that were skipped
+    in each void iteration, by its index; null where no rank tells any. ``turns``: the iterations that began one.
+    """
+
+    manifest: Manifest
+    events: Events
+    training: Events
+    generating: Events
+    rules: int
     seconds: tuple[float, ...]
     phase_seconds: dict[str, tuple[float, ...]]
     counts: Counts | None
@@ -37,9 +131,7 @@ class Timeline:
     window: range
     counted: Sequence[int]
     skipped_steps: dict[int, int] | None
-    exposed: frozenset[str] = frozenset()
-    asynchronous: bool = False
-    turns: tuple[int, ...] = ()
+    turns: tuple[int, ...]
 
     @property
     def void(self) -> tuple[int, ...] | None:
@@ -52,41 +144,46 @@ class Timeline:
     def counted_seconds(self) -> tuple[float, ...]:
         return tuple(self.seconds[index] for index in self.counted)
 
+    def counted_events(self, events: Events | None = None) -> Iterator[Iteration]:
+        """The counted iterations of every rank, or of those of these ``events``."""
+        counted = frozenset(self.counted)
+        return (event for event in (events or self.events).of_all(Iteration) if event.iteration in counted)
+
     def other_seconds(self, iteration: int) -> float:
         """What the iteration took beyond its phases. Raises DamagedBundle where the phases are longer than it."""
         total = self.seconds[iteration]
         other = total - math.fsum(seconds[iteration] for seconds in self.phase_seconds.values())
         if other < -(_OVERLAP_SHARE * total + _OVERLAP_SECONDS):
-            raise DamagedBundle(
-                f"the phases of iteration {iteration} take {total - other:.6g} s, the iteration {total:.6g} s"
-            )
+            raise DamagedBundle(f"the phases of iteration {iteration} take {total - other:.6g} of its {total:.6g} s")
         return max(0.0, other)
 
 
 def make_timeline(events: Events, manifest: Manifest) -> Timeline:
-    """Line the ranks up. An iteration counts as completed when every rank of the world completed it.
+    """Line the ranks up. An iteration counts as completed when every rank that trains completed it.
 
     An iteration in which a rank skipped an optimizer step (an overflow in fp16) did less than the others: it is void,
     and so is the first of a turn of several, which finds caches as others left them.
-    Of a split run ``events`` are those of the training side, whose iterations are the run's.
     Raises DamagedBundle when a phase is reported by some ranks or in some iterations only.
     """
-    world = manifest.layout.training_ranks
-    by_rank = [events.of(rank, Iteration) for rank in range(world)]
+    world, rules = manifest.layout.training_ranks, derivation(events)
+    training, generating = _side(events, range(world)), _side(events, range(world, manifest.layout.ranks))
+    by_rank = [training.of(rank, Iteration) for rank in range(world)]
     completed = min(map(len, by_rank))
-    seconds = tuple(events.times.seconds[:, :completed].max(axis=0).tolist()) if completed else ()
+    seconds = tuple(training.times.seconds[:, :completed].max(axis=0).tolist()) if completed else ()
     window = range(min(manifest.measure.warmup, completed), completed)
-    skipped = _skipped_steps(by_rank, window) if derivation(events) >= 2 else None
-    begins = tuple(turn.iteration for turn in events.of(0, Turn) if turn.iteration < completed)
+    skipped = _skipped_steps(by_rank, window) if rules >= 2 else None
+    begins = tuple(turn.iteration for turn in training.of(0, Turn) if turn.iteration < completed)
     cold = _first_of_several(begins, completed)
     counted = [index for index in window if index not in (skipped or ()) and index not in cold]
     counts, problem = _counts(by_rank, counted or range(completed), manifest)
-    asynchronous = manifest.layout.asynchronous
-    # Others generate while these ranks train: a trainer's iterations follow each other unless it is asynchronous.
-    is_ahead = manifest.layout.placement == "split" and (manifest.backend.kind == "engine" or asynchronous)
-    exposed = frozenset(("generate",) if is_ahead else ())
-    phases = _phase_seconds(events, completed)
-    return Timeline(seconds, phases, counts, problem, window, counted, skipped, exposed, asynchronous, begins)
+    phases = _phase_seconds(training, completed)
+    sides = (events, training, generating)
+    return Timeline(manifest, *sides, rules, seconds, phases, counts, problem, window, counted, skipped, begins)
+
+
+def _side(events: Events, ranks: range) -> Events:
+    kept = {rank: written for rank, written in events.ranks.items() if rank in ranks}
+    return events if len(kept) == len(events.ranks) else replace(events, ranks=kept)
 
 
 def _first_of_several(begins: Sequence[int], completed: int) -> set[int]:
@@ -97,13 +194,10 @@ def _first_of_several(begins: Sequence[int], completed: int) -> set[int]:
 
 def _skipped_steps(by_rank: list[Sequence[Iteration]], window: range) -> dict[int, int] | None:
     """Most skipped steps of any rank in the iterations that have some; null where no rank tells them."""
-    known: dict[int, int] = {}
-    for rows in by_rank:
-        for index in window:
-            steps = rows[index].skipped_steps
-            if steps is not None:
-                known[index] = max(known.get(index, 0), steps)
-    return {index: steps for index, steps in sorted(known.items()) if steps} if known else None
+    told = {index: [steps for rows in by_rank if (steps := rows[index].skipped_steps) is not None] for index in window}
+    if not any(told.values()):
+        return None
+    return {index: most for index, steps in told.items() if (most := max(steps, default=0))}
 
 
 def _phase_seconds(events: Events, completed: int) -> dict[str, tuple[float, ...]]:
@@ -113,9 +207,7 @@ def _phase_seconds(events: Events, completed: int) -> dict[str, tuple[float, ...
     expected = completed * len(events.ranks)
     for phase in TIMED_NAMES:
         if reports.get(phase, 0) not in (0, expected):
-            raise DamagedBundle(
-                f"phase {phase} was reported {reports[phase]} times in {expected} iterations of all ranks"
-            )
+            raise DamagedBundle(f"phase {phase} was reported {reports[phase]} times in {expected} iterations of ranks")
     return {phase: tuple(longest[phase]) for phase in TIMED_NAMES if reports.get(phase)}
 
 
@@ -129,25 +221,21 @@ def _counts(
     """
     if not iterations:
         return None, None
-    uneven = manifest.work.lengths is not None
-    first = by_rank[0][iterations[0]].counts
-    padded = [by_rank[0][index].counts.padded_tokens for index in iterations]
-    known = [tokens for tokens in padded if tokens is not None]
-    mean = round(math.fsum(known) / len(padded)) if len(known) == len(padded) else None
+    uneven, first = manifest.work.lengths is not None, by_rank[0][iterations[0]].counts
+    padded: list[Any] = [by_rank[0][index].counts.padded_tokens for index in iterations]
+    mean = None if None in padded else round(math.fsum(padded) / len(padded))
     counts = Counts.model_construct(**{**msgspec.structs.asdict(first), "padded_tokens": mean})
     for rank, rows in enumerate(by_rank):
-        for index in iterations:
+        for index, of_padding in zip(iterations, padded, strict=True):
             found = rows[index].counts
-            if found == first and not uneven:
-                continue
-            for name in Counts.model_fields:
+            wanted = msgspec.structs.replace(first, padded_tokens=of_padding) if uneven else first
+            if found != wanted:
+                name = next(name for name in Counts.model_fields if getattr(found, name) != getattr(wanted, name))
                 base = index if uneven and name == "padded_tokens" else iterations[0]
-                recorded, wanted = getattr(found, name), getattr(by_rank[0][base].counts, name)
-                if recorded != wanted:
-                    return None, (
-                        f"{name} is {recorded} on rank {rank} in iteration {index}, "
-                        f"but {wanted} on rank 0 in iteration {base}"
-                    )
+                return None, (
+                    f"{name} is {getattr(found, name)} on rank {rank} in iteration {index}, "
+                    f"but {getattr(wanted, name)} on rank 0 in iteration {base}"
+                )
     problem = _not_as_asked(counts, manifest)
     return (None, problem) if problem else (counts, None)
 

@@ -1,33 +1,137 @@
-"""How much of the devices' peak arithmetic and bandwidth the work used, and what no device of the kind can do."""
+"""What the run took of its devices: peak memory over ranks and phases against the floor, shares of the peak arithmetic
+and bandwidth, and what no device of the kind can do."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
-from suite.bundle.events import Events
-from suite.bundle.facts import derivation, facts_of, inner, listed_objects, positive
+from suite.bundle.event_fields import Memory as Report
+from suite.bundle.events import SETUP, Events
+from suite.bundle.facts import facts_of, inner, listed_objects, positive
 from suite.bundle.files import DamagedBundle
-from suite.bundle.overlap_model import Overlap
-from suite.bundle.per_manifest import once_per_manifest
-from suite.bundle.record import Compute, Memory, Phases
-from suite.bundle.sides import overlap
+from suite.bundle.manifest_file import once_per_manifest
+from suite.bundle.parts import Overlap, Peaks
+from suite.bundle.record import Compute, Floor, Memory, Phases
 from suite.bundle.timeline import Timeline
 from suite.spec.catalogue import find_device
 from suite.spec.device import Device
 from suite.spec.manifest import Manifest
 from suite.theory.bandwidth import ENGINE_SAMPLES, decode_bytes
 from suite.theory.flops import Attention, IterationFlops, iteration_flops
+from suite.theory.memory import Rules, memory_floor
 from suite.theory.parameters import parameter_count
 from suite.theory.shards import WEIGHT_BYTES
 
+_NAMES = tuple(Peaks.model_fields)
+#: One for each of these names.
+_Values = tuple[int | None, ...]
+_NOTHING: _Values = (None,) * len(_NAMES)
+_values = attrgetter(*_NAMES)
 #: Larger than the last cache of any device in the catalogue, which therefore reads weights anew in every step.
 _BEYOND_CACHE_BYTES = 1 << 30
 #: What a rank of an engine holds in every phase.
 _STATES = ("weights", "reference", "optimizer")
 
 
+def memory(timeline: Timeline) -> Memory:
+    """Peaks of the counted iterations, and the floor, which needs no run. Raises DamagedBundle.
+
+    Of a split run they are those of the training side, as is the floor. A rank's peak is the largest that it knows;
+    over ranks it is null where a rank knows none.
+    """
+    manifest, events, counted = timeline.manifest, timeline.training, frozenset(timeline.counted)
+    world = range(manifest.layout.training_ranks)
+    by_phase = [_by_phase(events.of(rank, Report), counted) for rank in world]
+    per_rank = list(map(_largest_of_phases, by_phase))
+    peaks = _over_ranks(per_rank, max)
+    floor = _floor(manifest, 1 if timeline.rules == 1 else 2)
+    allocated = peaks.peak_allocated_bytes
+    reserved = allocated if manifest.measure.device == "cpu" else peaks.peak_reserved_bytes
+    return Memory(
+        **dict(peaks),
+        resident_baseline_bytes=_baseline(events, world),
+        theoretical_minimum_bytes=floor.bytes,
+        efficiency=floor.bytes / reserved if reserved else None,
+        efficiency_allocated=floor.bytes / allocated if allocated else None,
+        by_phase={
+            phase: _over_ranks([rank.get(phase, _NOTHING) for rank in by_phase], max)
+            for phase in dict.fromkeys(phase for rank in by_phase for phase in rank)
+        },
+        min_over_ranks=_over_ranks(per_rank, min),
+        allocation_retries=_retries(events, counted, world),
+        floor=floor,
+    )
+
+
+def side_peaks(events: Events, counted: Sequence[int]) -> Peaks:
+    """The peaks of these ranks alone in the counted iterations."""
+    indices = frozenset(counted)
+    by_phase = (_by_phase(events.of(rank, Report), indices) for rank in events.ranks)
+    return _over_ranks(list(map(_largest_of_phases, by_phase)), max)
+
+
+@once_per_manifest
+def _floor(manifest: Manifest, rules: Rules) -> Floor:
+    work, precision = manifest.work, manifest.measure.precision
+    floor = memory_floor(manifest.size, manifest.workload, work, manifest.layout, precision, rules)
+    return Floor(bytes=floor.bytes, phase=floor.phase, parts=floor.parts, by_phase=floor.by_phase)
+
+
+def _by_phase(reports: Sequence[Report], counted: frozenset[int]) -> dict[str, _Values]:
+    """Of the set-up and the counted iterations."""
+    known: dict[str, list[_Values]] = {}
+    for report in reports:
+        if report.phase == SETUP or report.iteration in counted:
+            known.setdefault(report.phase, []).append(_values(report))
+    return {phase: _largest(values) for phase, values in known.items()}
+
+
+def _largest_of_phases(by_phase: Mapping[str, _Values]) -> _Values:
+    return _largest([values for phase, values in by_phase.items() if phase != SETUP])
+
+
+def _largest(known: Sequence[_Values]) -> _Values:
+    """Each of those that are known; null where none is."""
+    columns = zip(_NOTHING, *known, strict=True)
+    return tuple(max((value for value in column if value is not None), default=None) for column in columns)
+
+
+def _over_ranks(per_rank: Sequence[_Values], choose: Callable[[Any], int]) -> Peaks:
+    """Each null where a rank does not know it."""
+    columns = zip(_NAMES, zip(*per_rank, strict=True), strict=True)
+    return Peaks(**{name: None if None in values else choose(values) for name, values in columns})
+
+
+def _retries(events: Events, counted: frozenset[int], world: Sequence[int]) -> int | None:
+    """Growth of each rank's counter over the counted iterations, summed over ranks; null where one does not count."""
+    total, first = 0, min(counted, default=0)
+    for rank in world:
+        before, during = 0, None
+        for report in events.of(rank, Report):
+            if report.allocation_retries is None:
+                return None
+            if report.phase == SETUP or report.iteration is None or report.iteration < first:
+                before = report.allocation_retries
+            elif report.iteration in counted:
+                during = report.allocation_retries
+        if during is None:
+            return None
+        total += max(0, during - before)
+    return total
+
+
+def _baseline(events: Events, world: Sequence[int]) -> int | None:
+    """Resident bytes before the model was built: the largest of all ranks, null where one does not say."""
+    found: list[Any] = [facts_of(events, rank).get("resident_baseline_bytes") for rank in world]
+    for rank, value in enumerate(found):
+        if value is not None and (type(value) is not int or value < 0):
+            raise DamagedBundle(f"events/rank-{rank}.jsonl: resident_baseline_bytes is {ascii(value)[:40]}, not bytes")
+    return None if None in found else max(found)
+
+
 def compute(
-    events: Events, timeline: Timeline, phases: Phases | None, manifest: Manifest
+    timeline: Timeline, phases: Phases | None, beside: Overlap | None
 ) -> tuple[Compute | None, tuple[str, ...]]:
     """Compute and notes; null before any iteration was completed with one number for its work.
 
@@ -36,16 +140,17 @@ def compute(
     fused causal kernel executes. MBU is what decoding reads over (seconds of generation x peak bandwidth), prefill time
     included, so it is a lower bound. All are null on a CPU and where a device's peak is unknown.
     """
-    counts, lengths = timeline.counts, manifest.work.lengths
+    counts, manifest = timeline.counts, timeline.manifest
+    lengths = manifest.work.lengths
     if counts is None:
         return None, ()
     if lengths is not None and counts.samples != len(lengths.prompt):
         return None, (f"{counts.samples} samples in an iteration, but lengths of {len(lengths.prompt)}: no FLOPs",)
-    done = _done(events, manifest)
+    done = _done(timeline)
     work = _flops(manifest, counts.samples, "full", *done)
-    causal = float(_flops(manifest, counts.samples, "causal", *done).hardware) if derivation(events) >= 2 else None
-    device, notes = _device_of(events, manifest)
-    peak = None if device is None else _peak(device, events, manifest.measure.precision)
+    causal = float(_flops(manifest, counts.samples, "causal", *done).hardware) if timeline.rules >= 2 else None
+    device, notes = _device_of(timeline)
+    peak = None if device is None else _peak(device, timeline)
     available = None
     if peak is not None and timeline.counted:
         available = sum(timeline.counted_seconds) / len(timeline.counted) * peak * manifest.layout.ranks
@@ -54,7 +159,7 @@ def compute(
         hardware_flops=float(work.hardware),
         mfu=None if available is None else work.model / available,
         hfu=None if available is None else work.hardware / available,
-        mbu=_bandwidth(device, phases, overlap(events, timeline, manifest), manifest, done[1] is not None),
+        mbu=_bandwidth(device, phases, beside, manifest, done[1] is not None),
         peak_flops=peak,
         convention=work.convention,
         hardware_flops_causal=causal,
@@ -62,25 +167,23 @@ def compute(
     ), notes
 
 
-def _done(events: Events, manifest: Manifest) -> tuple[bool, int | None]:
-    """Whether the policy makes no pass in score, and how many samples compute a prompt once."""
-    return facts_of(events, 0).get("unscored") is True, _sharing(manifest) if derivation(events) >= 4 else None
+def _done(timeline: Timeline) -> tuple[bool, int | None]:
+    """Whether the policy makes no pass in score, and how many samples compute a prompt once: those that the suite's own
+    vLLM generates together; null for other engines, and for trainers, each of which sets its vLLM up by itself."""
+    layout, work, sharing = timeline.manifest.layout, timeline.manifest.work, None
+    is_own = timeline.manifest.backend.kind == "engine" and layout.generation == "vllm"
+    if timeline.rules >= 4 and is_own:
+        ranks = layout.generation_ranks
+        sharing = work.global_rollouts // ranks if ranks else work.replica_rollouts
+    return facts_of(timeline.events, 0).get("unscored") is True, sharing
 
 
-def _peak(device: Device, events: Events, precision: str) -> float | None:
+def _peak(device: Device, timeline: Timeline) -> float | None:
     """Of fp32 whose products may be tf32, that of tf32 where it is known; bundles before derivation 4 keep fp32's."""
-    allowed = derivation(events) >= 4 and any(facts_of(events, rank).get("allow_tf32") is True for rank in events.ranks)
+    events, precision = timeline.events, timeline.manifest.measure.precision
+    allowed = timeline.rules >= 4 and any(facts_of(events, rank).get("allow_tf32") is True for rank in events.ranks)
     products = "tf32" if precision == "fp32" and allowed else precision
     return device.peak_flops.get(products, device.peak_flops.get(precision))
-
-
-def _sharing(manifest: Manifest) -> int | None:
-    """Samples that the suite's own vLLM generates together, which compute each prompt once; null for other engines, and
-    for trainers, each of which sets its vLLM up by itself."""
-    layout, work = manifest.layout, manifest.work
-    if manifest.backend.kind != "engine" or layout.generation != "vllm":
-        return None
-    return work.global_rollouts // layout.generation_ranks if layout.generation_ranks else work.replica_rollouts
 
 
 @once_per_manifest
@@ -101,9 +204,7 @@ def _bandwidth(
         return None
     seconds = phases.generate.seconds
     if manifest.layout.placement == "split":
-        if beside is None:
-            return None
-        seconds = beside.generation_busy_seconds
+        seconds = 0.0 if beside is None else beside.generation_busy_seconds
     if seconds == 0:
         return None
     return _bytes_read(manifest, ENGINE_SAMPLES if refills else None) / (seconds * device.memory_bytes_per_second)
@@ -117,13 +218,14 @@ def _bytes_read(manifest: Manifest, at_once: int | None) -> int:
     return decode_bytes(manifest.size, manifest.workload, work, manifest.layout, manifest.measure.precision, at_once)
 
 
-def _device_of(events: Events, manifest: Manifest) -> tuple[Device | None, tuple[str, ...]]:
+def _device_of(timeline: Timeline) -> tuple[Device | None, tuple[str, ...]]:
     """The one kind of device that all ranks report, when the catalogue knows it."""
+    manifest = timeline.manifest
     if manifest.measure.device == "cpu":
         return None, ()
     names: set[str | None] = set()
     for rank in range(manifest.layout.ranks):
-        name = inner(facts_of(events, rank), "device", "name")
+        name = inner(facts_of(timeline.events, rank), "device", "name")
         if name is not None and not isinstance(name, str):
             raise DamagedBundle(f"events/rank-{rank}.jsonl: device.name is {ascii(name)[:40]}, not text")
         names.add(name)
@@ -132,32 +234,32 @@ def _device_of(events: Events, manifest: Manifest) -> tuple[Device | None, tuple
         return None, (f"ranks report different devices ({listed}), so there is no one peak",)
     (name,) = names
     device = None if name is None else find_device(name)
-    notes = () if device else (f"device {name!r} is not in the catalogue, so its peak is unknown",)
-    return device, notes
+    return device, () if device else (f"device {name!r} is not in the catalogue, so its peak is unknown",)
 
 
 def impossible_figures(
-    events: Events, work: Compute | None, phases: Phases | None, memory: Memory, manifest: Manifest
+    timeline: Timeline, work: Compute | None, phases: Phases | None, memory: Memory
 ) -> Iterator[str]:
     """One line for each. Of trainers, which may leave out or move what the suite's engines do and hold, only messages
     are judged; of split runs, whose phases are waits, no phase."""
-    device, _ = _device_of(events, manifest)
+    device, _ = _device_of(timeline)
     if device is None:
         return
-    yield from _messages(facts_of(events, 0).get("network"), device)
-    if manifest.backend.kind != "engine":
+    yield from _messages(facts_of(timeline.events, 0).get("network"), device)
+    if timeline.manifest.backend.kind != "engine":
         return
     peak = memory.peak_device_bytes if memory.peak_reserved_bytes is None else memory.peak_reserved_bytes
     least = 0 if memory.floor is None else sum(memory.floor.parts.get(part, 0) for part in _STATES)
     if peak is not None and peak < least:
         yield f"the peak is {peak / 1e9:.3g} GB, {' and '.join(_STATES)} of the layout take {least / 1e9:.3g}"
-    if manifest.layout.placement == "colocated" and work is not None and phases is not None:
-        yield from _too_quick(events, work, phases, manifest)
+    if timeline.manifest.layout.placement == "colocated" and work is not None and phases is not None:
+        yield from _too_quick(timeline, work, phases)
 
 
-def _too_quick(events: Events, work: Compute, phases: Phases, manifest: Manifest) -> Iterator[str]:
+def _too_quick(timeline: Timeline, work: Compute, phases: Phases) -> Iterator[str]:
     """Causal attention is what is computed at least; a cache of keys and values may lie in the device's own."""
-    least_work = _flops(manifest, manifest.work.global_rollouts, "causal", *_done(events, manifest))
+    manifest = timeline.manifest
+    least_work = _flops(manifest, manifest.work.global_rollouts, "causal", *_done(timeline))
     peak = (work.peak_flops or math.inf) * manifest.layout.ranks
     for name in ("generate", "score", "reference", "train"):
         phase, flops = getattr(phases, name), getattr(least_work, name)

@@ -10,13 +10,11 @@ from statistics import median
 from typing import Any
 
 from suite.bundle.event_fields import TRAINER, Iteration
-from suite.bundle.events import Events
-from suite.bundle.facts import derivation, facts_of, inner
+from suite.bundle.facts import facts_of, inner
 from suite.bundle.noise import Heard, hear, summarise, total
-from suite.bundle.noise_model import ClockRange, Noise, Spread, Validity
+from suite.bundle.parts import ClockRange, Noise, Validity
 from suite.bundle.record import Compute
 from suite.bundle.timeline import Timeline
-from suite.spec.manifest import Manifest
 
 #: Of the time, that may be lost to others: less than half of the margin of 5 % within which rates are called equal.
 LOST_SHARE = 0.02
@@ -45,53 +43,69 @@ GAP_SHARE = 0.05
 SLOWED_BY = frozenset(("hw_slowdown", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown"))
 #: Two clocks of one process may differ by so much: a share, and seconds (a tick is 10 ms at most).
 _ROUNDING_SHARE, _ROUNDING_SECONDS = 0.02, 0.05
+#: Figures of the noise, the most that their worst may be, and what is said beyond it: what ranks lost to others, and
+#: what their hosts, hypervisors and limits held back.
+_LOST = (
+    ("cpu_wait_share", LOST_SHARE, "rank {rank} waited for a CPU {share} of the time"),
+    ("involuntary_switches", SWITCHES_PER_CPU_SECOND, "rank {rank} lost its CPU {worst:.0f} times per CPU second"),
+)
+_HELD_BACK = (
+    ("throttled_share", LOST_SHARE, "a limit on CPU time held rank {rank} back for {share} of the time"),
+    ("steal_share", LOST_SHARE, "the hypervisor of rank {rank}'s host gave {share} of the CPU time to other machines"),
+    ("memory_pressure_share", LOST_SHARE, "tasks of rank {rank}'s host waited for memory {share} of the time"),
+    ("major_faults", MAJOR_FAULTS_PER_SECOND, "rank {rank} had {worst:.0f} page faults a second that wait for a disk"),
+)
 
 
 def noise_and_validity(
-    events: Events,
-    training: Events,
-    timeline: Timeline,
-    manifest: Manifest,
-    work: Compute | None,
-    against_device: Iterable[str],
-    rows_in_turns: int,
+    timeline: Timeline, work: Compute | None, against_device: Iterable[str], rows_in_turns: int
 ) -> tuple[Noise | None, Validity | None]:
     """Null of bundles of before there was such a thing, and where no iteration counts. Raises DamagedBundle.
 
     ``against_device``: what of the run's figures its device cannot do; of no bundle before derivation 4.
     """
-    if derivation(events) < 3 or not timeline.counted:
+    if timeline.rules < 3 or not timeline.counted:
         return None, None
-    heard = hear(events, training, timeline, manifest)
-    noise = summarise(heard, events, timeline)
-    is_judged = derivation(events) >= 4
+    heard = hear(timeline)
+    noise = summarise(heard, timeline)
+    is_judged = timeline.rules >= 4
     used = work if is_judged else None
     cannot_be = (*_above_peak(used, ("hfu_causal",)), *(against_device if is_judged else ()))
-    impossible = (*_impossible(events, timeline, heard, is_judged), *cannot_be)
+    impossible = (*_impossible(timeline, heard), *cannot_be)
     if impossible:
         return noise, Validity(status="invalid", reasons=impossible)
-    if rows_in_turns > 1:
-        disturbed = (*_others(heard), *_sharers(noise, rows_in_turns - 1))
-    else:
-        disturbed = tuple(_disturbances(heard, noise, training, timeline, manifest))
-    doubts = (*disturbed, *_above_peak(used, ("mfu", "hfu", "mbu")))
+    doubts = (*_disturbances(heard, noise, timeline, rows_in_turns), *_above_peak(used, ("mfu", "hfu", "mbu")))
     return noise, Validity(status="suspect" if doubts else "valid", reasons=doubts)
 
 
-def _disturbances(
-    heard: Heard, noise: Noise, training: Events, timeline: Timeline, manifest: Manifest
-) -> Iterator[str]:
+def _disturbances(heard: Heard, noise: Noise, timeline: Timeline, rows_in_turns: int) -> Iterator[str]:
     """What may have moved the run's rate.
 
     Of runs in turns a ratio is made, which what slows all of them alike does not move, and whose interval holds the
     rest. Others that want the same CPUs do: who gives its CPU up often gets it back sooner (docs/measuring.md).
     """
     yield from _others(heard)
-    yield from _lost_cpu(noise, heard, manifest)
-    yield from _host(noise)
-    yield from _devices(noise)
-    yield from _late(heard, timeline)
-    yield from _gaps(training, timeline)
+    if rows_in_turns == 1:
+        yield from _lost_cpu(noise, heard, timeline)
+        yield from _beyond(noise, _HELD_BACK)
+        yield from _steps(noise.cpu_mhz, "CPU")
+        slowed = SLOWED_BY.intersection(noise.device_throttling)
+        if slowed:
+            yield f"clocks were held down by {', '.join(sorted(slowed))}"
+        yield from _steps(noise.device_mhz, "GPU")
+    beside, partners = noise.device_others, rows_in_turns - 1  # of each row that it takes turns with one process
+    if beside is not None and beside.worst > partners:
+        yield f"others computed on the GPU of rank {beside.rank}, {beside.worst - partners:.0f} processes at most"
+    if rows_in_turns == 1:
+        yield from _late(heard, timeline)
+        yield from _gaps(timeline)
+
+
+def _beyond(noise: Noise, rules: Iterable[tuple[str, float, str]]) -> Iterator[str]:
+    for name, most, words in rules:
+        figure = getattr(noise, name)
+        if figure is not None and figure.worst > most:
+            yield words.format(rank=figure.rank, worst=figure.worst, share=f"{100 * figure.worst:.3g} %")
 
 
 def _others(heard: Heard) -> Iterator[str]:
@@ -108,53 +122,18 @@ def _others(heard: Heard) -> Iterator[str]:
             yield f"{taken}, and shared caches and memory with the run"
 
 
-def _lost_cpu(noise: Noise, heard: Heard, manifest: Manifest) -> Iterator[str]:
+def _lost_cpu(noise: Noise, heard: Heard, timeline: Timeline) -> Iterator[str]:
     """What ranks lost to others. With more threads than CPUs, or with nobody else there, a run loses to itself."""
     if any(use.needed is not None and use.needed > use.cpus for use in heard.uses):
         return
     if heard.uses and all(use.others < ALONE_CPUS for use in heard.uses):
         return
-    waits, switches, share = noise.cpu_wait_share, noise.involuntary_switches, noise.cpu_share
-    if waits is not None and waits.worst > LOST_SHARE:
-        yield f"rank {waits.rank} waited for a CPU {_percent(waits)} of the time"
-    if switches is not None and switches.worst > SWITCHES_PER_CPU_SECOND:
-        yield f"rank {switches.rank} lost its CPU {switches.worst:.0f} times per CPU second"
-    alone = manifest.measure.device == "cpu" and manifest.layout.ranks == 1 and manifest.measure.threads_per_rank == 1
+    yield from _beyond(noise, _LOST)
+    measure, share = timeline.manifest.measure, noise.cpu_share
+    alone = measure.device == "cpu" and timeline.manifest.layout.ranks == 1 and measure.threads_per_rank == 1
     busy = any(use.others > OTHERS_CPUS for use in heard.uses)
-    if alone and busy and waits is None and share is not None and share.worst < CPU_SHARE:
-        yield f"rank {share.rank} had its CPU for {_percent(share)} of the time while others ran"
-
-
-def _host(noise: Noise) -> Iterator[str]:
-    """What the host, its hypervisor and its limits held back."""
-    shares = (
-        (noise.throttled_share, "a limit on CPU time held rank {} back for {} of the time"),
-        (noise.steal_share, "the hypervisor of rank {}'s host gave {} of the CPU time to other machines"),
-        (noise.memory_pressure_share, "tasks of rank {}'s host waited for memory {} of the time"),
-    )
-    for share, words in shares:
-        if share is not None and share.worst > LOST_SHARE:
-            yield words.format(share.rank, _percent(share))
-    faults = noise.major_faults
-    if faults is not None and faults.worst > MAJOR_FAULTS_PER_SECOND:
-        yield f"rank {faults.rank} had {faults.worst:.0f} page faults a second that wait for a disk"
-    yield from _steps(noise.cpu_mhz, "CPU")
-
-
-def _devices(noise: Noise) -> Iterator[str]:
-    slowed = SLOWED_BY.intersection(noise.device_throttling)
-    if slowed:
-        yield f"clocks were held down by {', '.join(sorted(slowed))}"
-    yield from _steps(noise.device_mhz, "GPU")
-    yield from _sharers(noise, 0)
-
-
-def _sharers(noise: Noise, partners: int) -> Iterator[str]:
-    """Others on a rank's GPU, beside the one process of each row that it takes turns with."""
-    others = noise.device_others
-    if others is not None and others.worst > partners:
-        strangers = others.worst - partners
-        yield f"others computed on the GPU of rank {others.rank}, {strangers:.0f} processes at most"
+    if alone and busy and noise.cpu_wait_share is None and share is not None and share.worst < CPU_SHARE:
+        yield f"rank {share.rank} had its CPU for {100 * share.worst:.3g} % of the time while others ran"
 
 
 def _steps(clock: ClockRange | None, what: str) -> Iterator[str]:
@@ -181,14 +160,14 @@ def _late(heard: Heard, timeline: Timeline) -> Iterator[str]:
         worst = max(unlike, key=lambda iteration: unlike[iteration])
         rank = max(heard.late[worst], key=lambda rank: heard.late[worst][rank])
         yield (
-            f"ranks waited {_seconds(lost)} longer than usual in {len(unlike)} of {len(waited)} iterations, longest "
+            f"ranks waited {lost:.3g} s longer than usual in {len(unlike)} of {len(waited)} iterations, longest "
             f"for rank {rank} in iteration {worst}"
         )
 
 
-def _gaps(training: Events, timeline: Timeline) -> Iterator[str]:
+def _gaps(timeline: Timeline) -> Iterator[str]:
     """Time between successive counted iterations beyond the usual: the process stood still, or did something else."""
-    times = [event.time for event in training.of(0, Iteration)]
+    times = [event.time for event in timeline.training.of(0, Iteration)]
     gaps = [
         times[index] - times[index - 1] - timeline.seconds[index]
         for index in timeline.counted
@@ -199,7 +178,7 @@ def _gaps(training: Events, timeline: Timeline) -> Iterator[str]:
     usual = max(0.0, median(gaps))
     lost = math.fsum(max(0.0, gap - usual) for gap in gaps)
     if lost > GAP_SHARE * math.fsum(timeline.counted_seconds):
-        yield f"{_seconds(lost)} passed between iterations beyond the usual"
+        yield f"{lost:.3g} s passed between iterations beyond the usual"
 
 
 def _above_peak(work: Compute | None, figures: tuple[str, ...]) -> Iterator[str]:
@@ -211,10 +190,11 @@ def _above_peak(work: Compute | None, figures: tuple[str, ...]) -> Iterator[str]
             yield f"{name} is {share:.3g}, above the peak of the device: doubt the time or the device's name"
 
 
-def _impossible(events: Events, timeline: Timeline, heard: Heard, is_judged: bool) -> Iterator[str]:
+def _impossible(timeline: Timeline, heard: Heard) -> Iterator[str]:
     """Work that is no one number, and times that no machine can have: the first of each rank."""
     if timeline.counts_problem:
         yield f"the work is not one number: {timeline.counts_problem}"
+    events, is_judged = timeline.events, timeline.rules >= 4
     for rank, windows in heard.ranks.items():
         # what is around seconds of a trainer's log begins and ends a moment later
         own = [0.0 if is_judged and event.source == TRAINER else event.seconds for event in events.of(rank, Iteration)]
@@ -245,11 +225,3 @@ def _impossible_window(window: Mapping[str, Any], iteration_seconds: float, mach
         if claimed is not None and most is not None and claimed > most:
             return f"{claimed:.3g} {what} in {seconds:.3g} s"
     return None
-
-
-def _percent(share: Spread) -> str:
-    return f"{100 * share.worst:.3g} %"
-
-
-def _seconds(seconds: float) -> str:
-    return f"{seconds:.3g} s"

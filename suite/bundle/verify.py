@@ -94,11 +94,9 @@ def _verified(bundle: Bundle) -> tuple[Verification, Record | None]:
     except DamagedBundle as error:
         return Verification(status="damaged", differences=(str(error),), digest=digest_if_any(bundle)), None
     record, lines = found.record, found.differences
+    status: Status = "differs" if lines else "inconsistent" if found.findings else "equal"
     if lines is None:
-        status: Status = "missing record"
-        lines = ["record.json is missing"]
-    else:
-        status = "differs" if lines else "inconsistent" if found.findings else "equal"
+        status, lines = "missing record", ["record.json is missing"]
     if len(lines) > MOST_DIFFERENCES:
         lines = [*lines[:MOST_DIFFERENCES], f"and {len(lines) - MOST_DIFFERENCES} more"]
     digest = record.evidence.digest if record.evidence else digest_if_any(bundle)
@@ -115,11 +113,8 @@ def examined(bundle: Bundle, evidence: Evidence | None = None) -> Examined:
     events = bundle.events(manifest)
     derived = derive(bundle, manifest, events, evidence)
     found = findings(events, manifest, derived)
-    if stored_text is None:
-        return Examined(manifest, derived, None, found)
-    text = written(derived)
-    if stored_text == text:  # as the driver wrote it: nothing to read, and no field to compare
-        return Examined(manifest, derived, [], found)
+    if stored_text is None or stored_text == written(derived):  # as the driver wrote it: no field to compare
+        return Examined(manifest, derived, None if stored_text is None else [], found)
     stored = parse_record(stored_text)
     if stored.get("schema") != RECORD_SCHEMA:
         line = f"schema: stored {_short(stored.get('schema'))}, this version derives {_short(RECORD_SCHEMA)}"
@@ -129,8 +124,7 @@ def examined(bundle: Bundle, evidence: Evidence | None = None) -> Examined:
         raise DamagedBundle(f"record.json: predicted is {_short(predicted)}, must be an object or null")
     if derived.run.device == "cuda" and derived.run.precision != "fp32":
         derived = derived.model_copy(update={"predicted": predicted})
-        text = written(derived)
-    return Examined(manifest, derived, list(differences(stored, json.loads(text))), found)
+    return Examined(manifest, derived, list(differences(stored, json.loads(written(derived)))), found)
 
 
 def differences(stored: Any, derived: Any, path: str = "") -> Iterator[str]:

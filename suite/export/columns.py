@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from functools import cached_property
 from typing import Any, Literal, get_args
 
-from suite.bundle.noise_model import Validity
+from suite.bundle.parts import Validity
 from suite.bundle.record import Status
 from suite.report.facts.entry import Entry
 from suite.report.formatting.escape import visible

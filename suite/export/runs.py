@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import get_args
 
-from suite.bundle.noise_model import Noise, Spread
+from suite.bundle.parts import Noise, Spread
 from suite.bundle.record import Counts, LengthSummary, Verdict
 from suite.export.columns import KEYS, Column, Kind, Source
 from suite.launch.outcome import FailureKind

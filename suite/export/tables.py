@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, get_args
 
-from suite.bundle.amounts import Peaks
 from suite.bundle.imported.record import MARK, ImportedRow
 from suite.bundle.imported.timers import Tool
+from suite.bundle.parts import Peaks
 from suite.export.columns import EXPORT_SCHEMA, KEYS, Column, Kind, Source
 from suite.export.runs import RUN_COLUMNS
 from suite.report.facts.entry import Entry

@@ -10,7 +10,7 @@ import pytest
 
 from suite.bundle import evidence
 from suite.bundle.derive import derive
-from suite.bundle.evidence import TooMuchEvidence, digest_of, digest_of_all, evidence_of, read_once
+from suite.bundle.evidence import TooMuchEvidence, digest_of, digest_of_all, read_once
 from suite.bundle.facts import NEWEST_DERIVATION
 from suite.bundle.store import Bundle, DamagedBundle
 from suite.bundle.verify import verify
@@ -57,7 +57,7 @@ def test_what_was_hashed_is_what_a_record_is_derived_from(path, most, monkeypatc
     """No file that is held is read again; of those that are beyond what is held, the digest is the same."""
     monkeypatch.setattr(evidence, "_HELD_BYTES", most)
     bundle = Bundle(path)
-    before, known = derive(bundle), evidence_of(bundle)
+    before, known = derive(bundle), read_once(bundle)[0]
     found, held = read_once(bundle)
     assert found == known
     assert derive(held, evidence=found) == before
@@ -92,11 +92,11 @@ def test_a_file_more_less_or_by_another_name_changes_the_digest(path: Path) -> N
 
 
 def test_the_folder_s_name_the_times_of_files_and_drafts_change_nothing(path: Path) -> None:
-    before = evidence_of(Bundle(path))
+    before = read_once(Bundle(path))[0]
     os.utime(path / "manifest.json", (1, 1))
     (path / ".record.json.17").write_text("{")
     path.rename(path.with_name("other"))
-    assert evidence_of(Bundle(path.with_name("other"))) == before and before.files == 7
+    assert read_once(Bundle(path.with_name("other")))[0] == before and before.files == 7
 
 
 def test_links_pipes_and_names_that_a_list_cannot_hold_are_damage(path: Path) -> None:
@@ -139,7 +139,7 @@ def test_a_record_names_its_evidence(tmp_path: Path, monkeypatch: pytest.MonkeyP
     manifest = synthetic_manifest()
     bundle = Bundle(make_bundle(tmp_path, manifest, facts={**facts_of(manifest), "derivation": NEWEST_DERIVATION}))
     record = derive(bundle)
-    assert record.evidence == evidence_of(bundle)
+    assert record.evidence == read_once(bundle)[0]
     bundle.write_record(record)
     assert verify(bundle).status == "equal"
     (bundle.path / "logs" / "rank-0.log").write_text("a line more")

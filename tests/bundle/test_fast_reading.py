@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from suite.bundle import event_lines, files
-from suite.bundle.amounts import LEAST_SECONDS, MOST_COUNT, MOST_SECONDS
-from suite.bundle.event_lines import events_in
+from suite.bundle import events as reading
+from suite.bundle import files
+from suite.bundle.events import events_in
 from suite.bundle.files import DamagedBundle
+from suite.bundle.parts import LEAST_SECONDS, MOST_COUNT, MOST_SECONDS
 from suite.spec.foreign import LINE_BYTES
 from tests.synthetic import as_lines, rank_events, synthetic_manifest
 
@@ -37,7 +38,7 @@ def outcome(data: bytes) -> Any:
 def agreed(data: bytes) -> Any:
     found = outcome(data)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(event_lines, "_usual_events", lambda data, rank: ())
+        patch.setattr(reading, "_usual_event", lambda *line: None)
         assert found == outcome(data)
     return found
 
@@ -130,7 +131,7 @@ def test_a_line_may_be_so_long_and_no_longer() -> None:
 
 
 def test_what_the_suite_writes_is_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_lines, "_one_by_one", None)
+    monkeypatch.setattr(reading, "_checked_event", None)
     full = [event | (MORE if "stats" in event else {"later": "a backslash \\ and \u00b5"}) for event in EVENTS]
     for events in (EVENTS, full):
         for separators in (None, (",", ":")):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from suite.bundle.drafts import at_work, clear_drafts, draft_folder, draft_of, removed_draft_of
+from suite.bundle.drafts import at_work, clear_drafts, draft_folder, draft_of
 from suite.bundle.removing import removable, remove
 from suite.bundle.store import Bundle
 from suite.bundle.tags import change_tags
@@ -142,7 +142,7 @@ def test_what_only_looks_like_a_draft_one_that_is_not_locked_yet_and_a_link_stay
 
 
 def test_what_a_killed_process_was_removing_goes_with_the_next_that_is_removed(tmp_path: Path) -> None:
-    half, busy = removed_draft_of(tmp_path / "gone").with_suffix(".1"), tmp_path / ".going.removed.2"
+    half, busy = draft_of(tmp_path / "gone", ".removed").with_suffix(".1"), tmp_path / ".going.removed.2"
     half.mkdir()
     busy.mkdir()
     old(half), old(busy)

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from suite.bundle.files import DamagedBundle
+from suite.bundle.rates import _percentile, realised_lengths
 from suite.bundle.record import Record
-from suite.bundle.rollout import _percentile, realised_lengths
 from suite.spec.catalogue import find_device
 from suite.spec.layout import Layout
 from suite.spec.manifest import Manifest, SampleLengths

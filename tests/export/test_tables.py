@@ -7,7 +7,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from suite.bundle.noise_model import Validity
+from suite.bundle.parts import Validity
 from suite.export.formats.jsonl import plain
 from suite.export.schema import schema
 from suite.export.tables import TABLES, rows_of

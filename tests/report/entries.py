@@ -6,9 +6,8 @@ from typing import Any
 
 from suite.bundle.derive import _run_facts
 from suite.bundle.events import Events
-from suite.bundle.rates import _estimate
+from suite.bundle.rates import _estimate, padding, realised_lengths
 from suite.bundle.record import Counts, Environment, Record, Rollout
-from suite.bundle.rollout import padding, realised_lengths
 from suite.report.facts.entry import Entry
 from suite.spec.layout import Layout
 from suite.spec.manifest import Manifest

@@ -3,8 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from suite.bundle.amounts import Peaks
-from suite.bundle.overlap_model import Overlap, OverlapRole
+from suite.bundle.parts import Overlap, OverlapRole, Peaks
 from suite.report.facts.entry import Entry
 from suite.spec.layout import Layout
 from tests.report import entries as made

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from suite.bundle.noise_model import Validity
+from suite.bundle.parts import Validity
 from suite.report.compare import compare_entries
 from suite.report.facts.entry import SUITE_CLOCK, Entry
 from suite.report.facts.model import build

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from suite.bundle.amounts import Peaks
+from suite.bundle.parts import Peaks
 from suite.report import charts
 from suite.report.compare import compare_entries
 from suite.report.facts.entry import Entry

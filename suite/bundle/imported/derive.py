@@ -7,7 +7,6 @@ from operator import add, mul, sub, truediv
 
 from pydantic import ValidationError
 
-from suite.bundle.amounts import MOST_COUNT, MOST_SECONDS
 from suite.bundle.files import first_line
 from suite.bundle.imported.record import (
     TOLD,
@@ -23,6 +22,7 @@ from suite.bundle.imported.record import (
 )
 from suite.bundle.imported.steps import ReadLog, Step, UnusableLog, read_steps
 from suite.bundle.imported.timers import ASIDE, NAMES, Names
+from suite.bundle.parts import MOST_COUNT, MOST_SECONDS
 from suite.spec.phases import REMAINDER, TIMED_NAMES
 
 #: Timers are read one after the other and printed with two or three digits.

@@ -4,8 +4,8 @@ from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, Field
 
-from suite.bundle.amounts import MOST_COUNT, MOST_SECONDS, Bytes, Seconds
 from suite.bundle.imported.timers import Tool
+from suite.bundle.parts import MOST_COUNT, MOST_SECONDS, Bytes, Seconds
 from suite.spec.base import Frozen
 
 IMPORT_SCHEMA: Final = "suite/import/1"

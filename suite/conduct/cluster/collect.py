@@ -8,9 +8,8 @@ from suite.bundle.derive import derive
 from suite.bundle.drafts import draft_folder
 from suite.bundle.event_fields import is_moment
 from suite.bundle.files import writing
-from suite.bundle.last_words import end_fields, failure_fields
 from suite.bundle.record import Record
-from suite.bundle.store import Bundle
+from suite.bundle.store import Bundle, end_fields, failure_fields
 from suite.launch.cluster.ending import Transcript, read_streams, run_outcome
 from suite.launch.cluster.scheduler import Gathered, SchedulerEnd
 from suite.launch.cluster.submission import FOLDER, Submission

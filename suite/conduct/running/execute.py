@@ -13,9 +13,8 @@ from typing import BinaryIO
 
 from suite.backends.registry import find_backend
 from suite.bundle.event_fields import is_shown
-from suite.bundle.last_words import end_fields, failure_fields
 from suite.bundle.record import Record
-from suite.bundle.store import Bundle, DamagedBundle
+from suite.bundle.store import Bundle, DamagedBundle, end_fields, failure_fields
 from suite.conduct.planning.prediction import with_prediction
 from suite.conduct.running.provenance import driver_facts, origin_of
 from suite.launch.job import Job, JobLimits, Site

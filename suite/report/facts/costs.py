@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from suite.bundle.amounts import Peaks
 from suite.bundle.facts import positive
+from suite.bundle.parts import Peaks
 from suite.bundle.record import Memory, Record
 from suite.spec.phases import ALL, ALL_NAMES
 from suite.stats.intervals import Interval, pooled_mean

@@ -4,9 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from suite.bundle.amounts import Peaks
-from suite.bundle.overlap_model import Overlap as RecordedOverlap
-from suite.bundle.overlap_model import OverlapRole
+from suite.bundle.parts import Overlap as RecordedOverlap
+from suite.bundle.parts import OverlapRole, Peaks
 from suite.bundle.record import Record
 from suite.report.facts.costs import OF_THE_RUN, peaks_of
 from suite.spec.base import digest

@@ -9,8 +9,8 @@ from typing import Any, Literal, NamedTuple
 from suite.bundle.cache.survey import Surveyed
 from suite.bundle.cache.table import Derived, View, select
 from suite.bundle.evidence import digest_of_all
-from suite.bundle.folder import Trace, findings_that_leave_out
-from suite.bundle.per_manifest import once_per_manifest
+from suite.bundle.folder import Trace, folder_findings
+from suite.bundle.manifest_file import once_per_manifest
 from suite.bundle.record import Record
 from suite.bundle.store import DamagedBundle, StillRunning
 from suite.report.facts.conventions import clock_of
@@ -247,7 +247,7 @@ def gather(bundles: Sequence[Surveyed], is_alone: Callable[[Surveyed], bool]) ->
 
 def _leave_out(found: Gathered) -> Iterator[Caveat]:
     """Copies and what else does not fit among the runs, told as a report tells it."""
-    beside = findings_that_leave_out([run.trace for run in found.runs])
+    beside = folder_findings([run.trace for run in found.runs])
     runs = []
     for run in found.runs:
         wrong = beside.get(run.trace.path)

@@ -18,7 +18,7 @@ from suite.bundle.cache.packing import Unpacking, packed
 from suite.bundle.cache.survey import survey
 from suite.bundle.cache.table import Derived, records_of
 from suite.bundle.derive import StillRunning, derive
-from suite.bundle.evidence import evidence_of
+from suite.bundle.evidence import digest_of
 from suite.bundle.files import DamagedBundle
 from suite.bundle.findings import Finding
 from suite.bundle.store import Bundle
@@ -83,7 +83,7 @@ def test_what_was_derived_is_found_again_without_reading_a_file(tmp_path, since)
     assert since() == [0, 0]
     assert (second.record, second.manifest) == (derive(Bundle(path)), Bundle(path).manifest())
     assert second == first
-    assert second.digest == evidence_of(Bundle(path)).digest and second.difference == ""
+    assert second.digest == digest_of(Bundle(path)) and second.difference == ""
 
 
 def test_a_moved_or_copied_bundle_is_hashed_but_not_derived(known, tmp_path, since):
@@ -125,7 +125,7 @@ def test_no_flipped_byte_is_hidden(tmp_path_factory: pytest.TempPathFactory, dat
     os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
     try:
         expected = derive(Bundle(path))
-        expected_digest = evidence_of(Bundle(path)).digest
+        expected_digest = digest_of(Bundle(path))
     except DamagedBundle as error:
         with pytest.raises(DamagedBundle) as caught:
             read(path)

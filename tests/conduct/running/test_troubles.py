@@ -22,9 +22,8 @@ from suite.bundle import files
 from suite.bundle.derive import derive
 from suite.bundle.event_fields import is_shown
 from suite.bundle.files import replace_atomically
-from suite.bundle.last_words import end_fields, failure_fields
 from suite.bundle.record import Record
-from suite.bundle.store import Bundle, find_bundles
+from suite.bundle.store import Bundle, end_fields, failure_fields, find_bundles
 from suite.bundle.verify import verify
 from suite.conduct.planning.plan import Plan
 from suite.conduct.running.ledger import Ledger, Settings

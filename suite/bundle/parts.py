@@ -1,4 +1,4 @@
-"""What a record holds of the noise around a run, and whether its figures can be trusted."""
+"""What a record is made of: amounts, the noise around a run, and generation beside training."""
 
 from typing import Annotated, Literal
 
@@ -6,7 +6,21 @@ from pydantic import Field
 
 from suite.spec.base import Frozen
 
+#: As events have them: beyond these a number is a mistake, an exabyte or thirty years.
+MOST_COUNT, LEAST_SECONDS, MOST_SECONDS = 1 << 60, 1e-9, 1e9
+Count = Annotated[int, Field(ge=0, le=MOST_COUNT)]
+Bytes = Count
+Seconds = Annotated[float, Field(ge=0, le=MOST_SECONDS)]
 _Figure = Annotated[float, Field(ge=0)]
+
+
+class Peaks(Frozen):
+    """Peaks of device (and resident) memory in bytes; null where there is nothing to ask."""
+
+    peak_allocated_bytes: Bytes | None = Field(description="on CPU: resident less what was before the model")
+    peak_reserved_bytes: Bytes | None = Field(description="by the caching allocator; null on CPU")
+    peak_device_bytes: Bytes | None = Field(description="used on the whole device; null on CPU")
+    peak_resident_bytes: Bytes | None = Field(description="resident set of the rank's process in host memory")
 
 
 class Spread(Frozen):
@@ -75,3 +89,46 @@ class Validity(Frozen):
 
     status: Literal["valid", "suspect", "invalid"]
     reasons: tuple[str, ...] = Field(description="empty for a valid run")
+
+
+class OverlapSide(Frozen):
+    """One side of a split run, per counted iteration: of each phase the slowest rank of the side."""
+
+    ranks: int = Field(gt=0)
+    busy_seconds: Seconds = Field(
+        description="in the side's own phases but for waiting: no share of an iteration; of an asynchronous run what "
+        "its roles worked, mean over the side's ranks"
+    )
+    waiting_seconds: Seconds = Field(
+        description="training: for samples; generation: what its iteration takes beyond its phases; of an asynchronous "
+        "run the rest of the period"
+    )
+    phases: dict[str, Seconds] = Field(description="mean seconds by phase")
+    memory: Peaks = Field(description="maximum over the side's ranks")
+
+
+class OverlapRole(Frozen):
+    """Devices with one task in an asynchronous run. A device has one role."""
+
+    ranks: int = Field(gt=0)
+    busy_seconds: Seconds = Field(description="that its ranks worked, summed over them, mean per counted iteration")
+    busy_share: float = Field(ge=0, le=1, description="of the time that its ranks had")
+    idle_share: float = Field(ge=0, le=1, description="the rest of it")
+
+
+class Overlap(Frozen):
+    """Generation beside training, on ranks of its own: of what it takes, what the iteration still shows."""
+
+    exposed_generate_seconds: Seconds = Field(
+        description="that the training side waited for samples: its phase generate"
+    )
+    generation_busy_seconds: Seconds = Field(description="that the generation side generated")
+    sides: dict[Literal["training", "generation"], OverlapSide]
+    roles: dict[str, OverlapRole] | None = Field(
+        default=None, description="of an asynchronous run, over all of its devices; null: the sides take turns by rule"
+    )
+    staleness: dict[str, float] | None = Field(
+        default=None,
+        description="of an asynchronous run: share of the consumed samples by how many publications of weights old "
+        "they were; null: it is one number",
+    )
