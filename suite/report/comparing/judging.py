@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import Any
 
 from suite.report.comparing.model import ComparedMemory, ComparedPhase, ComparedRow, MemoryVerdict
 from suite.report.comparing.pairing import Measured, copies
@@ -55,6 +56,12 @@ class JudgedTogether:
         """Interval of one ratio: it leaves 1 out exactly where the verdict is a difference."""
         found = self.each[place].difference
         return (None, None) if found is None else found.interval(1 - self.family.each)
+
+    def tested(self, place: int) -> dict[str, Any]:
+        """Fields that the rows and phases of a comparison have of it."""
+        (low, high), one = self.bounds(place), self.each[place]
+        error, degrees = (one.difference.error, one.difference.degrees) if one.difference else (None, None)
+        return {"ratio": one.ratio, "low": low, "high": high, "log_error": error, "degrees": degrees}
 
     def equal(self) -> list[bool | None]:
         """Which are shown to be equal within the margin: two one-sided tests each (Schuirmann 1987), all together."""
@@ -179,7 +186,6 @@ def _row(
     (before, after), one, verdict = pair, whole.each[place], whole.verdict(place)
     runs = (len(before.row.measured), len(after.row.measured))
     slow = [len(slow_runs(log_rates(side.row.measured), whole.priors[_machine(pair, place)])) for side in pair]
-    low, high = whole.bounds(place)
     decided = verdict != "not distinguishable" or bool(equal)
     in_turn = one.difference is not None and bool(starts_of(in_turns(after.row), in_turns(before.row)))
     return ComparedRow(
@@ -191,14 +197,9 @@ def _row(
         variant=after.row.variant or before.row.variant,
         runs_before=runs[0],
         runs_after=runs[1],
-        ratio=one.ratio,
-        low=low,
-        high=high,
         verdict=verdict,
         equivalent=equal,
         probability=one.probability,
-        log_error=one.difference.error if one.difference else None,
-        degrees=one.difference.degrees if one.difference else None,
         reason=one.reason,
         runs_needed=None if decided else whole.runs_needed(place, runs),
         unsteady_before=0 if in_turn else before.row.unsteady_runs,
@@ -207,6 +208,7 @@ def _row(
         slow_after=slow[1],
         phases=phases,
         memory=memory,
+        **whole.tested(place),
     )
 
 
@@ -240,42 +242,34 @@ def _phases(
 
 
 def _phase(pair: Pair, name: str, tests: JudgedTogether, place: int | None, changed: bool) -> ComparedPhase:
-    costs = [side.row.phase(name) for side in pair]
-    before, after = (cost.seconds if cost else None for cost in costs)
+    before, after = (cost.seconds if (cost := side.row.phase(name)) else None for side in pair)
     was, is_now = (math.fsum(phase.seconds for phase in side.row.phases) for side in pair)
     has_shares = changed and is_now != was and not pair[1].row.setting.asynchronous
-    low, high = (None, None) if place is None else tests.bounds(place)
-    found = None if place is None else tests.each[place].difference
-    ratio = before / after if before and after else None
+    untested = {**dict.fromkeys(("low", "high", "log_error", "degrees")), "ratio": before and after and before / after}
+    tested = untested if place is None else tests.tested(place)
     return ComparedPhase(
+        **tested,
         name=name,
         before_seconds=before,
         after_seconds=after,
-        ratio=ratio if place is None else tests.each[place].ratio,
-        low=low,
-        high=high,
-        log_error=found.error if found else None,
-        degrees=found.degrees if found else None,
-        verdict=None if place is None or found is None else tests.verdict(place),
+        verdict=None if place is None or tested["degrees"] is None else tests.verdict(place),
         share_of_change=((after or 0.0) - (before or 0.0)) / (is_now - was) if has_shares else None,
     )
 
 
 def _memories(pairs: Sequence[Pair]) -> list[ComparedMemory | None]:
     """Peaks of the runs that have a rate. Unlike seconds, peaks may well be equal to the byte."""
-    peaks = [(_peaks(before), _peaks(after)) for before, after in pairs]
-    known = [
-        (place, before, after) for place, (before, after) in enumerate(peaks) if before[1] and before[0] == after[0]
-    ]
-    sides = [(_as_rates(before[1]), _as_rates(after[1])) for _, before, after in known]
-    tests = judge_together(sides, [None] * len(sides), [f"row {place}" for place, _, _ in known])
+    peaks = [[_peaks(side) for side in pair] for pair in pairs]
+    known = [place for place, (before, after) in enumerate(peaks) if before[1] and before[0] == after[0]]
+    sides = [(_as_rates(before[1]), _as_rates(after[1])) for before, after in (peaks[place] for place in known)]
+    tests = judge_together(sides, [None] * len(sides), [f"row {place}" for place in known])
     found: list[ComparedMemory | None] = [None] * len(pairs)
-    for test, (place, before, after) in enumerate(known):
-        low, high = tests.bounds(test)
+    for test, place in enumerate(known):
+        (low, high), (meaning, before), (_, after) = tests.bounds(test), *peaks[place]
         found[place] = ComparedMemory(
-            of="reserved" if before[0] == "reserved" else "resident",
-            before_bytes=math.fsum(before[1]) / len(before[1]),
-            after_bytes=math.fsum(after[1]) / len(after[1]),
+            of="reserved" if meaning == "reserved" else "resident",
+            before_bytes=math.fsum(before) / len(before),
+            after_bytes=math.fsum(after) / len(after),
             ratio=tests.each[test].ratio,
             low=low,
             high=high,

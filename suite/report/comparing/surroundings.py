@@ -2,49 +2,42 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from itertools import chain
 
 from suite.bundle.record import Record
 from suite.report.comparing.model import FactDifference, Surroundings
 from suite.report.comparing.pairing import Measured, called, differing_settings
-from suite.report.facts.environment import FactKind, facts_of_both, figures_apart
+from suite.report.facts.environment import FactKind, FactOfBoth, facts_of_both, figures_apart
 from suite.report.formatting.numbers import listed
 
 #: What makes a comparison one across something, in the order in which a label has them.
-_ACROSS: tuple[tuple[FactKind, str], ...] = (
-    ("machine", "machines"),
-    ("version", "versions"),
-    ("launch", "launchers"),
-    ("setting", "settings"),
-    ("state", "states of the machine"),
-)
-ALIKE = "like with like"
-_OTHER_HOST = "on another host of the same kind"
-_SEED = "seed"
-
-#: Name, kind, and values before and after.
-_Fact = tuple[str, FactKind, tuple[str, ...], tuple[str, ...]]
+_ACROSS: dict[FactKind, str] = {
+    "machine": "machines",
+    "version": "versions",
+    "launch": "launchers",
+    "setting": "settings",
+    "state": "states of the machine",
+}
+_OTHER_HOST, _ALIKE = "on another host of the same kind", "like with like"
 
 
 def surroundings_of(pairs: Sequence[tuple[Measured, Measured]]) -> Surroundings:
     """Over all pairs of rows. Facts that only one side tells are a difference too, for all that is known."""
     known: dict[str, None] = {}
-    found: dict[_Fact, list[str]] = defaultdict(list)
-    for row, fact in chain(_facts(pairs), _figures(pairs)):
+    found: dict[FactOfBoth, list[str]] = defaultdict(list)
+    for row, fact in _facts(pairs):
         known[fact[0]] = None
         if fact[2] != fact[3]:
             found[fact].append(row)
     same_code = {_is_same_code(*sides) for sides in pairs}
-    order = [kind for kind, _ in _ACROSS] + ["host"]
+    order = [*_ACROSS, "host"]
     differences = [
         FactDifference(name=name, kind=kind, before=before, after=after, rows=tuple(rows))
-        for (name, kind, before, after), rows in found.items()
+        for (name, kind, before, after), rows in sorted(found.items(), key=lambda one: order.index(one[0][1]))
     ]
     differing = {one.name for one in differences}
     kinds = list(_kinds(differences))
-    differences.sort(key=lambda one: order.index(one.kind))
     return Surroundings(
-        label=f"across {listed(kinds)}" if kinds else _OTHER_HOST if differences else ALIKE,
+        label=f"across {listed(kinds)}" if kinds else _OTHER_HOST if differences else _ALIKE,
         equal=not differences,
         alike=tuple(name for name in known if name not in differing),
         differences=tuple(differences),
@@ -61,24 +54,20 @@ def _is_same_code(before: Measured, after: Measured) -> bool | None:
     return first == second
 
 
-def _facts(pairs: Sequence[tuple[Measured, Measured]]) -> Iterator[tuple[str, _Fact]]:
+def _facts(pairs: Sequence[tuple[Measured, Measured]]) -> Iterator[tuple[str, FactOfBoth]]:
+    """With the names of their rows. Figures are of the machine, so of all rows on it together: those of a row are too
+    few and too unlike each other to tell."""
+    alike: dict[tuple, list[tuple[Measured, Measured]]] = defaultdict(list)
     for before, after in pairs:
+        alike[before.hardware, after.hardware].append((before, after))
         for fact in facts_of_both(_records(before), _records(after)):
             yield after.name, fact
         for name, first, second in differing_settings(before, after):
             yield after.name, (called(name), "setting", (first,), (second,))
-
-
-def _figures(pairs: Sequence[tuple[Measured, Measured]]) -> Iterator[tuple[str, _Fact]]:
-    """Of the machine, so of all rows on it together: those of a row are too few and too unlike each other to tell."""
-    alike: dict[tuple, list[tuple[Measured, Measured]]] = defaultdict(list)
-    for pair in pairs:
-        alike[tuple(side.hardware for side in pair)].append(pair)
     for rows in alike.values():
         sides = ([record for pair in rows for record in _records(pair[side])] for side in (0, 1))
-        for name, one, other in figures_apart(*sides):
-            for _, after in rows:
-                yield after.name, (name, "state", (one,), (other,))
+        for fact in figures_apart(*sides):
+            yield from ((after.name, fact) for _, after in rows)
 
 
 def _records(side: Measured) -> list[Record]:
@@ -87,9 +76,7 @@ def _records(side: Measured) -> list[Record]:
 
 def _kinds(differences: Sequence[FactDifference]) -> Iterator[str]:
     """``machines``, ``versions``; seeds alone are no other settings."""
-    for kind, name in _ACROSS:
+    for kind, name in _ACROSS.items():
         names = {one.name for one in differences if one.kind == kind}
-        if names == {_SEED}:
-            yield "seeds"
-        elif names:
-            yield name
+        if names:
+            yield "seeds" if names == {"seed"} else name

@@ -17,12 +17,14 @@ from suite.report.facts.environment import (
     commit_of,
     driver,
     figure_text,
+    in_gib,
     link_kinds,
     links_text,
     packages_of,
+    with_unit,
     worker,
 )
-from suite.report.formatting.numbers import GIB, counted, number
+from suite.report.formatting.numbers import counted, number
 
 #: Most distinct values of one fact that are written out.
 _MOST_VALUES = 4
@@ -30,6 +32,8 @@ _MOST_PACKAGES = 60
 _UNKNOWN_MACHINE = "?"
 _PRECISIONS = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
 
+_DEVICE_MEMORY = in_gib("device", "memory_bytes", show=number)
+_CPU = (worker("cpu", "model"), with_unit("cores", "cpu", "cores"), with_unit("threads", "cpu", "threads"))
 #: What the hardware is, as far as it decides about speed: device, then processor where that is the device, else links.
 Hardware = tuple[str, ...]
 
@@ -87,15 +91,15 @@ def hardware_of(record: Record) -> Hardware | None:
     if record.environment.worker is None:
         return None
     if record.run.device == "cpu":
-        return ("cpu", *_cpu_facts(record))
-    return ("cuda", worker("device", "name")(record), _gib(record, "device", "memory_bytes"), *link_kinds(record))
+        return ("cpu", *(read(record) for read in _CPU))
+    return ("cuda", worker("device", "name")(record), _DEVICE_MEMORY(record), *link_kinds(record))
 
 
 def _machine(letter: str, records: Sequence[Record]) -> Machine:
     readers: tuple[tuple[str, Reader], ...] = (
         ("device", _device),
         ("CPU", _cpu),
-        ("host memory", lambda record: _with_unit(_gib(record, "memory_bytes"), "GiB")),
+        ("host memory", in_gib("memory_bytes", show=number)),
         ("links", links_text),
         ("network adapters", adapters_text),
         ("host", worker("host")),
@@ -108,7 +112,10 @@ def _machine(letter: str, records: Sequence[Record]) -> Machine:
         ("CUDA", worker("cuda")),
         ("NCCL", worker("nccl")),
         ("Python", worker("python")),
-        ("suite", _suite),
+        (
+            "suite",
+            lambda it: _listed(driver("suite_version")(it), f"commit {commit}" if (commit := commit_of(it)) else ""),
+        ),
     )
     keys = [(id(record.environment), record.run.device, record.run.launcher) for record in records]
     alike = dict(zip(keys, records, strict=True))  # many runs share one environment, and its texts are made once
@@ -201,33 +208,13 @@ def _device(record: Record) -> str:
     name, count, capability = (worker("device", fact)(record) for fact in ("name", "count", "capability"))
     if record.run.device == "cpu" or not name:
         return "CPU" if record.environment.worker else ""
-    memory = _with_unit(_gib(record, "device", "memory_bytes"), "GiB")
-    return _listed(f"{count} x {name}" if count else name, memory, f"capability {capability}" if capability else "")
+    whole = f"{count} x {name}" if count else name
+    return _listed(whole, _DEVICE_MEMORY(record), f"capability {capability}" if capability else "")
 
 
 def _cpu(record: Record) -> str:
-    model, cores, threads = _cpu_facts(record)
-    return _listed(model, _with_unit(cores, "cores"), _with_unit(threads, "threads"))
-
-
-def _cpu_facts(record: Record) -> tuple[str, ...]:
-    return tuple(worker("cpu", fact)(record) for fact in ("model", "cores", "threads"))
-
-
-def _suite(record: Record) -> str:
-    """The version that drove the run, and its commit where it was a checkout: what the engines did may differ by it."""
-    commit = commit_of(record)
-    return _listed(driver("suite_version")(record), f"commit {commit}" if commit else "")
+    return _listed(*(read(record) for read in _CPU))
 
 
 def _listed(*texts: str) -> str:
     return ", ".join(filter(None, texts))
-
-
-def _gib(record: Record, *names: str) -> str:
-    value = inner(record.environment.worker, *names)
-    return number(value / GIB) if isinstance(value, (int, float)) else ""
-
-
-def _with_unit(text: str, unit: str) -> str:
-    return f"{text} {unit}" if text else ""

@@ -3,11 +3,14 @@ samples cost."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from operator import attrgetter
 
+from suite.bundle.record import LengthSummary
 from suite.report.facts.model import ReportModel
 from suite.report.facts.network import row_names
 from suite.report.facts.pool import Row
-from suite.report.facts.rollout import Asynchronous, Generation, LengthFacts, Overlap, RoleUse, Unevenness
+from suite.report.facts.rollout import Asynchronous, Generation, Overlap, RoleUse, Unevenness
 from suite.report.formatting.escape import inline
 from suite.report.formatting.grid import Column, Table
 from suite.report.formatting.numbers import UNKNOWN, counted, gib, interval, number, percent
@@ -56,6 +59,11 @@ _LENGTHS = (
 )
 
 
+_shown = partial(shown, attrgetter("generation"))
+_ahead = partial(shown, attrgetter("asynchronous"))
+_uneven = partial(shown, attrgetter("unevenness"))
+
+
 def _generation(model: ReportModel) -> Iterator[Block]:
     rows = [row for row in model.rows if row.generation]
     if not rows:
@@ -77,7 +85,7 @@ def _generation(model: ReportModel) -> Iterator[Block]:
         mismatch: list[Shown] = [
             (Column("mean difference"), _shown(lambda one: number(one.logprob_difference_mean))),
             (Column("greatest"), _shown(lambda one: number(one.logprob_difference_max))),
-            (Column("effective samples %"), _shown(lambda one: _share(one.effective_sample_size))),
+            (Column("effective samples %"), shown(_agreement, lambda share: f"{100 * share:.1f}")),
         ]
         yield table_of([LABEL, *mismatch], known)
     split = [row for row in rows if row.generation and row.generation.order == "ahead"]
@@ -85,7 +93,7 @@ def _generation(model: ReportModel) -> Iterator[Block]:
         yield _SPLIT
         stale: list[Shown] = [
             (Column("generating ranks"), _shown(lambda one: str(one.ranks))),
-            (Column("staleness"), _shown(lambda one: UNKNOWN if one.staleness is None else str(one.staleness))),
+            (Column("staleness"), shown(lambda row: row.generation and row.generation.staleness, str)),
             (Column("generating s"), _beside(lambda one: number(one.generating))),
             (Column("exposed s"), _beside(lambda one: number(one.exposed))),
             (Column("training s"), _beside(lambda one: number(one.training))),
@@ -96,8 +104,8 @@ def _generation(model: ReportModel) -> Iterator[Block]:
         yield table_of([LABEL, *stale], split)
 
 
-def _shown(show: Callable[[Generation], str]) -> Callable[[Row], str]:
-    return shown(lambda row: row.generation, show)
+def _agreement(row: Row) -> float | None:
+    return row.generation.effective_sample_size if row.generation else None
 
 
 def _beside(show: Callable[[Overlap], str]) -> Callable[[Row], str]:
@@ -111,16 +119,11 @@ def _engine(one: Generation) -> str:
 
 
 def _peak(name: str) -> Callable[[Row], str]:
-    def show(row: Row) -> str:
-        found = [one.peak_bytes for one in row.memory.by_phase if one.name == name] if row.memory else []
-        return gib(found[0]) if found else UNKNOWN
+    def peak(row: Row) -> int | None:
+        by_phase = row.memory.by_phase if row.memory else ()
+        return next((one.peak_bytes for one in by_phase if one.name == name), None)
 
-    return show
-
-
-def _share(ratio: float | None) -> str:
-    """To a tenth of a percent: what matters is how far it is from 100."""
-    return UNKNOWN if ratio is None else f"{100 * ratio:.1f}"
+    return shown(peak, gib)
 
 
 def _asynchronous(model: ReportModel) -> Iterator[Block]:
@@ -129,7 +132,7 @@ def _asynchronous(model: ReportModel) -> Iterator[Block]:
         return
     yield _PERIODS
     columns: list[Shown] = [
-        (Column("period s [95 %]"), lambda row: interval(_period(row))),
+        (Column("period s [95 %]"), _period),
         (Column("consumed samples/s [95 %]"), rate),
         (Column("exposed s"), _ahead(lambda one: number(one.exposed))),
         (Column("staleness", False), _ahead(_histogram)),
@@ -147,20 +150,15 @@ def _asynchronous(model: ReportModel) -> Iterator[Block]:
     yield table_of(roles, [(row, role) for row in rows if row.asynchronous for role in row.asynchronous.roles])
 
 
-def _ahead(show: Callable[[Asynchronous], str]) -> Callable[[Row], str]:
-    return shown(lambda row: row.asynchronous, show)
-
-
-def _period(row: Row) -> Interval | None:
+def _period(row: Row) -> str:
     rate, samples = row.samples_per_second, row.samples_per_iteration
     if rate is None or samples is None:
-        return None
+        return UNKNOWN
     low, high = (None if bound is None else samples / bound for bound in (rate.high, rate.low))
-    return Interval(samples / rate.value, low, high)
+    return interval(Interval(samples / rate.value, low, high))
 
 
 def _histogram(one: Asynchronous) -> str:
-    """``0: 4 %, 1: 96 %``."""
     return ", ".join(f"{age}: {percent(share)} %" for age, share in one.staleness)
 
 
@@ -177,7 +175,7 @@ def _lengths(model: ReportModel) -> Iterator[Block]:
         (Column("idle slots %"), _uneven(lambda one: percent(one.idle_slot_share))),
         (Column("lost s"), _uneven(lambda one: number(one.idle_slot_seconds))),
         (Column("lost %"), _lost_share),
-        (Column("idle ranks %"), lambda row: UNKNOWN if row.idle is None else percent(row.idle.share)),
+        (Column("idle ranks %"), shown(lambda row: row.idle, lambda idle: percent(idle.share))),
     ]
     yield table_of([LABEL, *columns], rows)
 
@@ -194,13 +192,9 @@ def _length_cells(rows: Sequence[Row]) -> Iterator[tuple[str, ...]]:
         yield ("", "", "", "responses", *_figures(one.response))
 
 
-def _figures(one: LengthFacts) -> tuple[str, ...]:
-    whole = (f"{tokens:,}" for tokens in (one.p50, one.p90, one.p99, one.most))
+def _figures(one: LengthSummary) -> tuple[str, ...]:
+    whole = (f"{tokens:,}" for tokens in (one.p50, one.p90, one.p99, one.max))
     return number(one.mean), *whole, percent(one.at_cap)
-
-
-def _uneven(show: Callable[[Unevenness], str]) -> Callable[[Row], str]:
-    return shown(lambda row: row.unevenness, show)
 
 
 def _batches(one: Unevenness) -> str:
