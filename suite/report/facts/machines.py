@@ -7,6 +7,7 @@ from string import ascii_uppercase
 
 from suite.bundle.facts import inner
 from suite.bundle.record import Record
+from suite.report.facts.costs import texts_of
 from suite.report.facts.entry import Entry
 from suite.report.facts.environment import (
     COPY,
@@ -150,7 +151,7 @@ def _name(records: Sequence[Record]) -> str:
 
 def _values(values: Sequence[str]) -> tuple[str, ...]:
     """Distinct ones, most frequent first; of several each with its number of runs."""
-    found = sorted(Counter(value for value in values if value).items(), key=lambda item: (-item[1], item[0]))
+    found = Counter(sorted(filter(None, values))).most_common()
     if len(found) <= 1:
         return tuple(value for value, _ in found)
     shown = [f"{value} ({counted(runs, 'run')})" for value, runs in found[:_MOST_VALUES]]
@@ -173,8 +174,7 @@ def _ceilings(records: Sequence[Record]) -> list[Fact]:
     for figure in (PRODUCT, COPY):
         by_runs: dict[str, list[float]] = defaultdict(list)
         for record in records:
-            value = figure.read(record)
-            if value is not None:
+            if (value := figure.read(record)) is not None:
                 by_runs[_runs_of(record, figure)].append(value)
         for runs, rates in sorted(by_runs.items()):
             text = f"{figure_text(figure, rates)}, {counted(len(rates), 'run')}"
@@ -194,9 +194,7 @@ def _notes(records: Sequence[Record]) -> tuple[Fact, ...]:
     """What engines and the derivation noted, each note with the backends it is about."""
     found: dict[str, set] = defaultdict(set)
     for record in records:
-        noted = inner(record.environment.worker, "notes")
-        by_worker = [note for note in noted if isinstance(note, str)] if isinstance(noted, list) else []
-        for note in (*by_worker, *record.notes):
+        for note in (*texts_of(record, "notes"), *record.notes):
             found[note].add(record.run.backend)
     by_backends: dict[str, list[str]] = defaultdict(list)
     for note, backends in sorted(found.items()):
