@@ -1,6 +1,6 @@
 """Two sides against each other: the same rows, before and after, here and there; and what reading them found wrong."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from suite.report.comparing import pairing
@@ -63,9 +63,8 @@ def _why(first: Sequence[Measured], second: Sequence[Measured], alike: Sequence[
         before, after = alike[0]
         return f": {before.name}: {pairing.what_differs(before, after)}"
     before_rows, after_rows = ([one for one in side if one.row.measured] for side in (first, second))
-    for rows, side in ((before_rows, "first"), (after_rows, "second")):
-        if not rows:
-            return f": no run of the {side} side has a rate"
+    if not before_rows or not after_rows:
+        return f": no run of the {'second' if before_rows else 'first'} side has a rate"
     return f"; {pairing.nearest_pair(before_rows, after_rows)}"
 
 
@@ -91,23 +90,22 @@ def by_environment(found: Found) -> tuple[Found, Found]:
 
 def left_out(before: Found, after: Found) -> tuple[Unjudged, ...]:
     """Every bundle that could not be read, is not finished, does not fit together, or whose record was changed."""
-    return (*_left_out("before", before), *_left_out("after", after))
+    sides: dict[Side, Found] = {"before": before, "after": after}
+    found: list[Unjudged] = []
+    for side, read in sides.items():
+        for line in read.damaged:
+            path, _, detail = line.partition(": ")
+            found.append(Unjudged(lack="damaged", side=side, name=path, detail=detail))
+        for one in read.caveats:
+            lack = _lack_of(one)
+            found += [Unjudged(lack=lack, side=side, name=one.path, detail=one.text)] if lack else []
+    return tuple(found)
 
 
 def notes(before: Found, after: Found) -> list[str]:
     """What else a reader must know, a line each; versions stand in the table of what differs."""
     others = [one for found in (before, after) for one in found.caveats if not _lack_of(one) and one.kind != VERSIONS]
     return list(dict.fromkeys(lines_of(others)))
-
-
-def _left_out(side: Side, found: Found) -> Iterator[Unjudged]:
-    for line in found.damaged:
-        path, _, detail = line.partition(": ")
-        yield Unjudged(lack="damaged", side=side, name=path, detail=detail)
-    for caveat in found.caveats:
-        lack = _lack_of(caveat)
-        if lack:
-            yield Unjudged(lack=lack, side=side, name=caveat.path, detail=caveat.text)
 
 
 def _lack_of(caveat: Caveat) -> Lack | None:

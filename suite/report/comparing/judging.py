@@ -245,8 +245,9 @@ def _phase(pair: Pair, name: str, tests: JudgedTogether, place: int | None, chan
     before, after = (cost.seconds if (cost := side.row.phase(name)) else None for side in pair)
     was, is_now = (math.fsum(phase.seconds for phase in side.row.phases) for side in pair)
     has_shares = changed and is_now != was and not pair[1].row.setting.asynchronous
-    untested = {**dict.fromkeys(("low", "high", "log_error", "degrees")), "ratio": before and after and before / after}
-    tested = untested if place is None else tests.tested(place)
+    tested = dict.fromkeys(("ratio", "low", "high", "log_error", "degrees")) if place is None else tests.tested(place)
+    if place is None and before and after:
+        tested["ratio"] = before / after
     return ComparedPhase(
         **tested,
         name=name,
