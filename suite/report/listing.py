@@ -173,27 +173,20 @@ class Wanted:
     valid: bool | None = None
 
     def fits(self, one: Listed) -> bool:
-        started = one.fact("started")
+        started, device = one.fact("started"), one.fact("device")
+        name, algorithm = ((one.fact(fact) or "").lower() for fact in ("device_name", "algorithm"))
+        named = (algorithm, algorithm.partition(":")[0])
         return (
             set(self.tags) <= set(one.tags)
             and (not self.status or one.status in self.status)
             and (not self.size or one.fact("size") in self.size)
             and (not self.backend or one.fact("backend") in self.backend)
-            and (not self.device or any(_is_device(word, one) for word in self.device))
-            and (not self.algorithm or any(_is_algorithm(word, one.fact("algorithm")) for word in self.algorithm))
+            and (not self.device or any(word.lower() == device or word.lower() in name for word in self.device))
+            and (not self.algorithm or any(word.lower() in named for word in self.algorithm))
             and (self.since is None or (started is not None and started >= self.since))
             and (self.until is None or (started is not None and started < self.until))
             and (self.valid is None or one.is_valid == self.valid)
         )
-
-
-def _is_device(word: str, one: Listed) -> bool:
-    return word.lower() == one.fact("device") or word.lower() in (one.fact("device_name") or "").lower()
-
-
-def _is_algorithm(word: str, algorithm: str | None) -> bool:
-    name = (algorithm or "").lower()
-    return word.lower() in (name, name.partition(":")[0])
 
 
 def read_listing(paths: Sequence[Path], progress: Progress | None = None) -> Listing:

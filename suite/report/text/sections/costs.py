@@ -2,9 +2,8 @@
 
 from collections.abc import Callable, Iterator
 
-from suite.report.facts.costs import EnergyUse, MemoryUse
+from suite.report.facts.costs import EnergyUse, Idle, MemoryUse
 from suite.report.facts.model import ReportModel
-from suite.report.facts.pool import Row
 from suite.report.formatting.escape import inline, prose
 from suite.report.formatting.grid import Column, Notes, Table
 from suite.report.formatting.numbers import GIB, UNKNOWN, gib, interval, number, percent
@@ -41,14 +40,13 @@ def _phases(model: ReportModel) -> Iterator[Block]:
                 "for samples."
             )
         if any(row.idle for row in rows):
-            columns.append((Column("idle %"), _idle))
+            columns.append((Column("idle %"), shown(lambda row: row.idle, _idle)))
             yield (
                 "Idle: what ranks, on average, wait at the end of phases for the slowest one, barriers included, and "
                 "the phase at whose end they wait longest."
             )
         yield table_of([LABEL, *columns], rows)
-    rows = [row for row in model.rows if row.parts]
-    if rows:
+    if rows := [row for row in model.rows if row.parts]:
         names = list(dict.fromkeys(cost.name for row in rows for cost in row.parts))[:_MOST_PARTS]
         columns = [(Column(inline(name)), seconds(name, lambda row: row.parts)) for name in names]
         yield (
@@ -58,10 +56,8 @@ def _phases(model: ReportModel) -> Iterator[Block]:
         yield table_of([LABEL, *columns], rows)
 
 
-def _idle(row: Row) -> str:
-    if row.idle is None:
-        return UNKNOWN
-    return percent(row.idle.share) + (f", {inline(row.idle.most)}" if row.idle.seconds else "")
+def _idle(idle: Idle) -> str:
+    return percent(idle.share) + (f", {inline(idle.most)}" if idle.seconds else "")
 
 
 def _memory(model: ReportModel) -> Iterator[Block]:
