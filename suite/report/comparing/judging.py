@@ -260,7 +260,7 @@ def _phase(pair: Pair, name: str, tests: JudgedTogether, place: int | None, chan
 
 def _memories(pairs: Sequence[Pair]) -> list[ComparedMemory | None]:
     """Peaks of the runs that have a rate. Unlike seconds, peaks may well be equal to the byte."""
-    peaks = [[_peaks(side) for side in pair] for pair in pairs]
+    peaks = [[peaks_of([one.memory for one in side.records], OF_THE_RUN) for side in pair] for pair in pairs]
     known = [place for place, (before, after) in enumerate(peaks) if before[1] and before[0] == after[0]]
     sides = [(_as_rates(before[1]), _as_rates(after[1])) for before, after in (peaks[place] for place in known)]
     tests = judge_together(sides, [None] * len(sides), [f"row {place}" for place in known])
@@ -284,10 +284,6 @@ _MORE_OR_LESS: dict[ComparisonVerdict, MemoryVerdict] = {
     "slower": "less",
     "not distinguishable": "not distinguishable",
 }
-
-
-def _peaks(side: Measured) -> tuple[str, tuple[int, ...]]:
-    return peaks_of([run.record.memory for run in side.runs.entries if run.record.throughput is not None], OF_THE_RUN)
 
 
 def _as_rates(peaks: Sequence[int]) -> tuple[RunSeconds, ...]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from suite.bundle.record import Record
 from suite.report.comparing.model import Lack, Side, Unjudged
 from suite.report.facts.entry import Entry
 from suite.report.facts.machines import Hardware, assign_machines, hardware_of
@@ -44,6 +45,11 @@ class Measured:
         ranks = counted(self.row.ranks, "rank")
         variant = f" ({self.row.variant})" if self.row.variant else ""
         return f"{self.row.backend} {self.row.size} {self.row.layout} on {ranks}{variant}"
+
+    @property
+    def records(self) -> list[Record]:
+        """Those with a rate."""
+        return [run.record for run in self.runs.entries if run.record.throughput is not None]
 
     @cached_property
     def hardware(self) -> Hardware | None:
@@ -134,9 +140,10 @@ def _place(one: Measured) -> tuple:
     return (_measuring(one), one.hardware, one.runs.launch, tuple(sorted(one.manifest.stack_identity.items())))
 
 
-def lacking(pairs: Pairs, other_work: dict[int, str]) -> Iterator[Unjudged]:
+def lacking(pairs: Pairs, alike: Sequence[tuple[Measured, Measured]]) -> Iterator[Unjudged]:
     """Rows that could not be paired, with what is nearest; one whose partner failed is told by that alone.
-    ``other_work``: by row's identity, what the row that looks like it did otherwise."""
+    ``alike``: those that look alike and did other work."""
+    other_work = {id(one): f"other work: {what_differs(*both)}" for both in alike for one in both}
     paired: dict[Side, list[Measured]] = {
         "before": [before for before, _ in pairs.paired],
         "after": [after for _, after in pairs.paired],

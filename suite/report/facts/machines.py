@@ -12,7 +12,6 @@ from suite.report.facts.entry import Entry
 from suite.report.facts.environment import (
     COPY,
     PRODUCT,
-    Figure,
     Reader,
     adapters_text,
     commit_of,
@@ -49,6 +48,8 @@ class Fact:
 
 @dataclass(frozen=True)
 class Machine:
+    """``device_memory_bytes``: the least that any run's accelerator has; null on a CPU."""
+
     letter: str
     is_cpu: bool
     name: str
@@ -125,28 +126,18 @@ def _machine(letter: str, records: Sequence[Record]) -> Machine:
         texts = {key: reader(record) for key, record in alike.items()}
         facts.append(Fact(name, _values([texts[key] for key in keys])))
     facts += _packages(records) + _ceilings(records)
+    names = (_cpu(one) if one.run.device == "cpu" else worker("device", "name")(one) for one in records)
+    cuda = [record for record in records if record.run.device == "cuda"]
+    sizes = [inner(record.environment.worker, "device", "memory_bytes") for record in cuda]
     return Machine(
         letter=letter,
         is_cpu=all(record.run.device == "cpu" for record in records),
-        name=_name(records),
+        name=next(filter(None, names), "unknown hardware"),
         runs=len(records),
-        device_memory_bytes=_device_memory(records),
+        device_memory_bytes=min((size for size in sizes if type(size) is int and size > 0), default=None),
         facts=tuple(fact for fact in facts if fact.values),
         notes=_notes(records),
     )
-
-
-def _device_memory(records: Sequence[Record]) -> int | None:
-    """The least that any run's accelerator has; null on a CPU."""
-    cuda = [record for record in records if record.run.device == "cuda"]
-    found = [inner(record.environment.worker, "device", "memory_bytes") for record in cuda]
-    return min((size for size in found if type(size) is int and size > 0), default=None)
-
-
-def _name(records: Sequence[Record]) -> str:
-    """The accelerator, or the processor where the ranks ran on that."""
-    names = (_cpu(one) if one.run.device == "cpu" else worker("device", "name")(one) for one in records)
-    return next(filter(None, names), "unknown hardware")
 
 
 def _values(values: Sequence[str]) -> tuple[str, ...]:
@@ -174,20 +165,17 @@ def _ceilings(records: Sequence[Record]) -> list[Fact]:
     for figure in (PRODUCT, COPY):
         by_runs: dict[str, list[float]] = defaultdict(list)
         for record in records:
+            precision = record.run.precision
+            dtype = worker("ceilings", "matmul_dtype")(record) if figure is PRODUCT else ""
+            measured = _PRECISIONS.get(dtype, precision)
+            # the product's was another one in older runs
+            runs = f"{precision} runs" if measured == precision else f"in {measured}, {precision} runs"
             if (value := figure.read(record)) is not None:
-                by_runs[_runs_of(record, figure)].append(value)
+                by_runs[runs].append(value)
         for runs, rates in sorted(by_runs.items()):
             text = f"{figure_text(figure, rates)}, {counted(len(rates), 'run')}"
             facts.append(Fact(f"{figure.name} ({runs})", (text,)))
     return facts
-
-
-def _runs_of(record: Record, figure: Figure) -> str:
-    """``bf16 runs``; with the dtype of the product where that is another one, as it was in older runs."""
-    precision = record.run.precision
-    dtype = inner(record.environment.worker, "ceilings", "matmul_dtype")
-    measured = _PRECISIONS.get(dtype, precision) if figure is PRODUCT and isinstance(dtype, str) else precision
-    return f"{precision} runs" if measured == precision else f"in {measured}, {precision} runs"
 
 
 def _notes(records: Sequence[Record]) -> tuple[Fact, ...]:

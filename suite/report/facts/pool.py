@@ -136,7 +136,6 @@ class Row:
 
     @property
     def name(self) -> str:
-        """What tables and text call the row."""
         return f"R{self.number}"
 
 
@@ -191,7 +190,7 @@ def _row(number: int, group: RowRuns, variant: str, with_suspect: bool) -> Row:
     holds_suspect = any(map(is_suspect, measured))
     counts = measured[0].counts if measured else None
     runs = tuple(RunSeconds(record.counts.samples, counted_seconds(record)) for record in measured if record.counts)
-    rate = rate_of(runs) if runs else None
+    rate = unbounded(pooled_rate(runs), len(runs)) if runs else None
     tokens = (counts.prompt_tokens + counts.response_tokens) / counts.samples if counts else 0.0
     iterations = sum(len(run.seconds) for run in runs)
     phases = costs.phases_of(measured)
@@ -264,13 +263,8 @@ def _row(number: int, group: RowRuns, variant: str, with_suspect: bool) -> Row:
     )
 
 
-def rate_of(runs: Sequence[RunSeconds], prior: Prior | None = None) -> Interval:
-    """Samples/s over the runs. One alone has no bounds: those of its iterations would not hold another run."""
-    return unbounded(pooled_rate(runs, prior), len(runs))
-
-
 def unbounded(estimate: Interval, *runs: int) -> Interval:
-    """Without its bounds where it rests on a row of one run. ``runs``: of each row that it rests on."""
+    """Without its bounds where it rests on a row of one run, which would not hold another. ``runs``: of each row."""
     return Interval(estimate.value, None, None) if min(runs) < 2 else estimate
 
 
