@@ -95,31 +95,22 @@ def _pieces(row: Row, is_share: bool) -> Iterator[Mark]:
 def memory(model: ReportModel) -> Iterator[Chart]:
     """Of the whole iteration, then of each phase."""
     used = [(row, row.memory) for row in model.rows if row.memory]
+    keys = {
+        "floor": Key("floor", "tick"),
+        "peak": Key("peak", "dot"),
+        "mean": Key("mean of the runs' peaks, 95 %", "mean"),
+    }
     capacities = {machine.device_memory_bytes / GIB for machine in model.machines if machine.device_memory_bytes}
     limits = [(capacity, f"device memory, {number(capacity)} GiB") for capacity in capacities]
     limit = limits[0] if len(limits) == 1 else None
-    yield _memory("the whole iteration", [_memory_line(*one) for one in used], limit, drawn="floor")
+    title, unit, right = "Peak memory of {} against its theoretical floor", "GiB per device", "floor / peak"
+    name, lines = "the whole iteration", tuple(_memory_line(*one) for one in used)
+    yield Chart(name, title.format(name), unit, keys, lines, right, limit, drawn="floor")
     for phase in ALL:
-        of_phase = [(row, one) for row, use in used for one in use.by_phase if one.name == phase.name]
-        if of_phase:
-            yield _memory(f"phase {phase.label}", [_memory_line(*one) for one in of_phase])
-
-
-def _memory(name: str, lines: list[Line], limit: tuple[float, str] | None = None, drawn: str = "") -> Chart:
-    return Chart(
-        name=name,
-        title=f"Peak memory of {name} against its theoretical floor",
-        unit="GiB per device",
-        keys={
-            "floor": Key("floor", "tick"),
-            "peak": Key("peak", "dot"),
-            "mean": Key("mean of the runs' peaks, 95 %", "mean"),
-        },
-        lines=tuple(lines),
-        right="floor / peak",
-        limit=limit,
-        drawn=drawn,
-    )
+        name = f"phase {phase.label}"
+        lines = tuple(_memory_line(row, one) for row, use in used for one in use.by_phase if one.name == phase.name)
+        if lines:
+            yield Chart(name, title.format(name), unit, keys, lines, right)
 
 
 def _memory_line(row: Row, use: MemoryUse | PhaseMemory) -> Line:

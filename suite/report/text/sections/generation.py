@@ -3,14 +3,12 @@ samples cost."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
-from operator import attrgetter
 
 from suite.bundle.record import LengthSummary
 from suite.report.facts.model import ReportModel
 from suite.report.facts.network import row_names
 from suite.report.facts.pool import Row
-from suite.report.facts.rollout import Asynchronous, Generation, Overlap, RoleUse, Unevenness
+from suite.report.facts.rollout import Generation, RoleUse, Unevenness
 from suite.report.formatting.escape import inline
 from suite.report.formatting.grid import Column, Table
 from suite.report.formatting.numbers import UNKNOWN, counted, gib, interval, number, percent
@@ -59,22 +57,19 @@ _LENGTHS = (
 )
 
 
-_shown = partial(shown, attrgetter("generation"))
-_ahead = partial(shown, attrgetter("asynchronous"))
-_uneven = partial(shown, attrgetter("unevenness"))
-
-
 def _generation(model: ReportModel) -> Iterator[Block]:
     rows = [row for row in model.rows if row.generation]
     if not rows:
         return
     yield _WHAT
-    columns: list[Shown] = [(Column("engine", False), _shown(_engine))]
-    columns += [(Column(f"{name} s"), seconds(name, lambda row: row.phases)) for name in _PHASES]
-    columns += [(Column("iteration s"), lambda row: number(row.iteration_seconds))]
+    columns: list[Shown] = [(Column("engine", False), shown("generation", _engine))]
+    columns += [(Column(f"{name} s"), seconds(name)) for name in _PHASES]
+    columns += [(Column("iteration s"), shown("iteration_seconds"))]
     yield table_of([LABEL, *columns], rows)
     together = [row for row in rows if row.generation and not row.generation.ranks]
-    memory: list[Shown] = [(Column("while training", False), _shown(lambda one: "asleep" if one.asleep else "awake"))]
+    memory: list[Shown] = [
+        (Column("while training", False), shown("generation.asleep", lambda asleep: "asleep" if asleep else "awake"))
+    ]
     memory += [(Column(f"{name} GiB"), _peak(name)) for name in _PHASES]
     if together:
         yield _MEMORY
@@ -83,33 +78,28 @@ def _generation(model: ReportModel) -> Iterator[Block]:
     if known:
         yield _MISMATCH
         mismatch: list[Shown] = [
-            (Column("mean difference"), _shown(lambda one: number(one.logprob_difference_mean))),
-            (Column("greatest"), _shown(lambda one: number(one.logprob_difference_max))),
-            (Column("effective samples %"), shown(_agreement, lambda share: f"{100 * share:.1f}")),
+            (Column("mean difference"), shown("generation.logprob_difference_mean")),
+            (Column("greatest"), shown("generation.logprob_difference_max")),
+            (
+                Column("effective samples %"),
+                shown("generation.effective_sample_size", lambda share: f"{100 * share:.1f}"),
+            ),
         ]
         yield table_of([LABEL, *mismatch], known)
     split = [row for row in rows if row.generation and row.generation.order == "ahead"]
     if split:
         yield _SPLIT
         stale: list[Shown] = [
-            (Column("generating ranks"), _shown(lambda one: str(one.ranks))),
-            (Column("staleness"), shown(lambda row: row.generation and row.generation.staleness, str)),
-            (Column("generating s"), _beside(lambda one: number(one.generating))),
-            (Column("exposed s"), _beside(lambda one: number(one.exposed))),
-            (Column("training s"), _beside(lambda one: number(one.training))),
-            (Column("generating ranks idle s"), _beside(lambda one: number(one.waiting))),
-            (Column("generating GiB"), _beside(lambda one: gib(one.generation_bytes))),
-            (Column("training GiB"), _beside(lambda one: gib(one.training_bytes))),
+            (Column("generating ranks"), shown("generation.ranks", str)),
+            (Column("staleness"), shown("generation.staleness", str)),
+            (Column("generating s"), shown("generation.overlap.generating")),
+            (Column("exposed s"), shown("generation.overlap.exposed")),
+            (Column("training s"), shown("generation.overlap.training")),
+            (Column("generating ranks idle s"), shown("generation.overlap.waiting")),
+            (Column("generating GiB"), shown("generation.overlap.generation_bytes", gib)),
+            (Column("training GiB"), shown("generation.overlap.training_bytes", gib)),
         ]
         yield table_of([LABEL, *stale], split)
-
-
-def _agreement(row: Row) -> float | None:
-    return row.generation.effective_sample_size if row.generation else None
-
-
-def _beside(show: Callable[[Overlap], str]) -> Callable[[Row], str]:
-    return _shown(lambda one: show(one.overlap) if one.overlap else UNKNOWN)
 
 
 def _engine(one: Generation) -> str:
@@ -119,11 +109,7 @@ def _engine(one: Generation) -> str:
 
 
 def _peak(name: str) -> Callable[[Row], str]:
-    def peak(row: Row) -> int | None:
-        by_phase = row.memory.by_phase if row.memory else ()
-        return next((one.peak_bytes for one in by_phase if one.name == name), None)
-
-    return shown(peak, gib)
+    return shown("memory.by_phase", lambda phases: gib(next((it.peak_bytes for it in phases if it.name == name), None)))
 
 
 def _asynchronous(model: ReportModel) -> Iterator[Block]:
@@ -134,8 +120,8 @@ def _asynchronous(model: ReportModel) -> Iterator[Block]:
     columns: list[Shown] = [
         (Column("period s [95 %]"), _period),
         (Column("consumed samples/s [95 %]"), rate),
-        (Column("exposed s"), _ahead(lambda one: number(one.exposed))),
-        (Column("staleness", False), _ahead(_histogram)),
+        (Column("exposed s"), shown("asynchronous.exposed")),
+        (Column("staleness", False), shown("asynchronous.staleness", _histogram)),
     ]
     yield table_of([LABEL, *columns], rows)
     yield _ROLES
@@ -158,8 +144,8 @@ def _period(row: Row) -> str:
     return interval(Interval(samples / rate.value, low, high))
 
 
-def _histogram(one: Asynchronous) -> str:
-    return ", ".join(f"{age}: {percent(share)} %" for age, share in one.staleness)
+def _histogram(staleness: Sequence[tuple[int, float]]) -> str:
+    return ", ".join(f"{age}: {percent(share)} %" for age, share in staleness)
 
 
 def _lengths(model: ReportModel) -> Iterator[Block]:
@@ -170,12 +156,12 @@ def _lengths(model: ReportModel) -> Iterator[Block]:
     yield Table(_LENGTHS, tuple(_length_cells(rows)))
     yield _COST
     columns: list[Shown] = [
-        (Column("batches", False), _uneven(_batches)),
-        (Column("padded %"), _uneven(lambda one: percent(one.padded_share))),
-        (Column("idle slots %"), _uneven(lambda one: percent(one.idle_slot_share))),
-        (Column("lost s"), _uneven(lambda one: number(one.idle_slot_seconds))),
+        (Column("batches", False), shown("unevenness", _batches)),
+        (Column("padded %"), shown("unevenness.padded_share", percent)),
+        (Column("idle slots %"), shown("unevenness.idle_slot_share", percent)),
+        (Column("lost s"), shown("unevenness.idle_slot_seconds")),
         (Column("lost %"), _lost_share),
-        (Column("idle ranks %"), shown(lambda row: row.idle, lambda idle: percent(idle.share))),
+        (Column("idle ranks %"), shown("idle.share", percent)),
     ]
     yield table_of([LABEL, *columns], rows)
 
@@ -198,7 +184,7 @@ def _figures(one: LengthSummary) -> tuple[str, ...]:
 
 
 def _batches(one: Unevenness) -> str:
-    return f"{'packed' if one.packed else 'padded'}{', balanced' if one.balanced else ''}"
+    return ("packed" if one.packed else "padded") + ", balanced" * one.balanced
 
 
 def _lost_share(row: Row) -> str:
