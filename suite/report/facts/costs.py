@@ -120,8 +120,11 @@ def unknown_utilisation_of(records: Sequence[Record]) -> str | None:
 
 def phases_of(records: Sequence[Record]) -> tuple[PhaseCost, ...]:
     """Mean seconds per counted iteration over the runs, weighted by their iterations; a phase all runs know."""
-    by_run = [((name, getattr(record.phases, name, None)) for name in ALL_NAMES) for record in records]
-    return _costs(records, [{name: phase.seconds for name, phase in phases if phase} for phases in by_run])
+    known = [
+        {name: phase.seconds for name in ALL_NAMES if (phase := getattr(record.phases, name, None))}
+        for record in records
+    ]
+    return _costs(records, known)
 
 
 def phase_seconds_of(records: Sequence[Record]) -> tuple[dict[str, tuple[float, ...]], ...]:

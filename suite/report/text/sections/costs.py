@@ -73,7 +73,7 @@ def _memory(model: ReportModel) -> Iterator[Block]:
         figures.append((Column("device GiB"), shown("memory.device_bytes", gib)))
     figures += [
         (Column("floor GiB"), shown("memory.floor_bytes", gib)),
-        (Column("floor set by", False), shown("memory.floor_phase", inline)),
+        (Column("floor set by", False), shown("memory", lambda use: inline(use.floor_phase or UNKNOWN))),
         (Column("floor/peak %"), shown("memory.efficiency", lambda share: percent(share) + " (!)" * (share > 1))),
     ]
     if any(memory.allocation_retries for memory in used):
