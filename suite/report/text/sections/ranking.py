@@ -4,7 +4,7 @@ same work, without a verdict."""
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import groupby
+from itertools import chain, groupby
 
 from suite.report.facts.entry import RUNS_TO_PUBLISH, RUNS_TO_RANK, SUITE_CLOCK, Setting
 from suite.report.facts.model import ReportModel
@@ -68,35 +68,30 @@ def _ranking(model: ReportModel) -> Iterator[Block]:
             table = _table(alike)
             notes.update(dict.fromkeys(table.notes))
             yield replace(table, notes=())
-            yield bullets(
-                few([_origin(group, ranked) for group in alike for ranked in group.places if _is_one_phase(ranked)])
-            )
+            yield bullets(few(list(chain.from_iterable(map(_origins, alike)))))
     yield bullets(notes)
 
 
-def _origin(group: Group, ranked: RankedRow) -> str:
-    best, found = group.places[0].row, ranked.difference
-    assert found is not None, "only differences are told"
-    return (
-        f"{ranked.row.name} takes {number(found.seconds)} s longer per iteration than {best.name}, "
-        f"{percent(found.share)} % of that in {found.mostly}{'; elsewhere it is faster' if found.share > 1 else ''}."
-    )
+def _origins(group: Group) -> Iterator[str]:
+    """Of slower rows whose difference is mostly of one phase; a share above 1 is made up for in others."""
+    best = group.places[0].row.name
+    for ranked in group.places:
+        found = ranked.difference
+        if ranked.verdict == "slower" and found and found.is_mostly_one:
+            yield (
+                f"{ranked.row.name} takes {number(found.seconds)} s longer per iteration than {best}, "
+                f"{percent(found.share)} % of that in {found.mostly}{'; elsewhere it is faster' * (found.share > 1)}."
+            )
 
 
 def _heading(setting: Setting, algorithms: Sequence[str]) -> str:
     whose = f"Engine backends (the suite's own {' or '.join(algorithms)} iteration)"
     if setting.kind == "trainer":
-        how = ", asynchronous" if setting.asynchronous else ""
-        if setting.clock != SUITE_CLOCK:
-            how += f", timed by {inline(setting.clock)} and not by the suite"
-        whose = f"Trainer backends (the stack's own trainer{how})"
+        clock = "" if setting.clock == SUITE_CLOCK else f", timed by {inline(setting.clock)} and not by the suite"
+        whose = f"Trainer backends (the stack's own trainer{', asynchronous' * setting.asynchronous}{clock})"
     known = setting.device == "cpu" or setting.threads_per_rank > 1
-    threads = f", {counted(setting.threads_per_rank, 'thread')} per rank" if known else ""
+    threads = f", {counted(setting.threads_per_rank, 'thread')} per rank" * known
     return f"{whose}: {setting.track}, {setting.precision} on {setting.device}{threads}, machine {setting.machine}"
-
-
-def _is_one_phase(ranked: RankedRow) -> bool:
-    return ranked.verdict == "slower" and ranked.difference is not None and ranked.difference.is_mostly_one
 
 
 def _table(groups: Sequence[Group]) -> Table:
@@ -121,9 +116,8 @@ def _table(groups: Sequence[Group]) -> Table:
     ]
     unclear = any(one.verdict == "not distinguishable" for _, ranked in members for one in ranked.by_phase)
     notes = ["Unclear: not distinguishable."] if unclear else []
-    turns = [ranked.turns for _, ranked in members if ranked.turns]
-    if turns:
-        notes.append(_TURNS.format(min(turns) if len(set(turns)) == 1 else f"{min(turns)} to {max(turns)}"))
+    if turns := sorted({ranked.turns for _, ranked in members if ranked.turns}):
+        notes.append(_TURNS.format(" to ".join(map(str, dict.fromkeys((turns[0], turns[-1]))))))
     notes += [_TOO_FEW] if any(ranked.verdict == "too few runs" for _, ranked in members) else []
     notes += [_SEEDS] if any(group.seed is not None for group in groups) else []
     notes += [
