@@ -47,7 +47,8 @@ def compare_entries(
     ``left_out``: what was found to be wrong when the sides were read. ``with_suspect``: runs that something disturbed
     count like the others. Raises UsageError when nothing pairs.
     """
-    first, second = (pairing.measured_rows(each, with_suspect) for each in (before, after))
+    first = pairing.measured_rows(before, with_suspect, "before")
+    second = pairing.measured_rows(after, with_suspect, "after")
     pairs = pairing.pair(first, second)
     alike = pairing.look_alikes(pairs)
     lacks = list(pairing.lacking(pairs, alike))
@@ -59,8 +60,8 @@ def compare_entries(
         rows=judge(pairs.paired),
         surroundings=_surroundings_of(pairs.paired),
         unjudged=(*lacks, *left_out),
-        only_before=tuple(one.name for one in pairs.only["before"]),
-        only_after=tuple(one.name for one in pairs.only["after"]),
+        only_before=tuple(one.name for one in pairs.only if one.side == "before"),
+        only_after=tuple(one.name for one in pairs.only if one.side == "after"),
         other_work=tuple(f"{before.name}: {pairing.what_differs(before, after)}" for before, after in alike),
         margin=DEFAULT_MARGIN,
         level=LEVEL,

@@ -3,7 +3,7 @@
 import math
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -35,6 +35,7 @@ _Setting = tuple[str, str, str]
 class Measured:
     row: Row
     runs: RowRuns
+    side: Side | None = None
 
     @property
     def manifest(self) -> Manifest:
@@ -69,17 +70,17 @@ class Measured:
 class Pairs:
     """Rows of both sides by partner, and all that has none."""
 
-    paired: list[tuple[Measured, Measured]] = field(default_factory=list)
-    only: dict[Side, list[Measured]] = field(default_factory=lambda: {"before": [], "after": []})
-    ambiguous: list[tuple[Sequence[Measured], Sequence[Measured]]] = field(default_factory=list)
-    without_rate: dict[Side, list[Measured]] = field(default_factory=lambda: {"before": [], "after": []})
+    paired: list[tuple[Measured, Measured]]
+    only: list[Measured]
+    ambiguous: list[tuple[Sequence[Measured], Sequence[Measured]]]
+    without_rate: list[Measured]
 
 
-def measured_rows(entries: Sequence[Entry], with_suspect: bool = False) -> list[Measured]:
+def measured_rows(entries: Sequence[Entry], with_suspect: bool = False, side: Side | None = None) -> list[Measured]:
     entries = sorted(entries, key=lambda entry: (entry.record.run.id, entry.path))
     letters, _ = assign_machines(entries)
     groups = group_entries(entries, letters)
-    return [Measured(row, group) for row, group in zip(pool_rows(groups, with_suspect), groups, strict=True)]
+    return [Measured(row, group, side) for row, group in zip(pool_rows(groups, with_suspect), groups, strict=True)]
 
 
 def pair(before: Sequence[Measured], after: Sequence[Measured]) -> Pairs:
@@ -88,11 +89,7 @@ def pair(before: Sequence[Measured], after: Sequence[Measured]) -> Pairs:
     Where a side has several such rows, those pair that are alike in how they were measured too, then in machine,
     launcher, image and stack. What is left on one side alone has no partner, what is left on both is ambiguous.
     """
-    found = Pairs()
-    found.without_rate = {
-        "before": [one for one in before if not one.row.measured],
-        "after": [one for one in after if not one.row.measured],
-    }
+    found = Pairs([], [], [], [one for one in (*before, *after) if not one.row.measured])
     measured = ([one for one in side if one.row.measured] for side in (before, after))
     for alike in _by_key(_work, *measured):
         left = [alike]
@@ -104,8 +101,7 @@ def pair(before: Sequence[Measured], after: Sequence[Measured]) -> Pairs:
         if before and after:
             found.ambiguous.append((before, after))
         else:
-            found.only["before"] += before
-            found.only["after"] += after
+            found.only += [*before, *after]
     found.paired.sort(key=lambda pair: pair[1].row.number)
     return found
 
@@ -144,24 +140,20 @@ def lacking(pairs: Pairs, alike: Sequence[tuple[Measured, Measured]]) -> Iterato
     """Rows that could not be paired, with what is nearest; one whose partner failed is told by that alone.
     ``alike``: those that look alike and did other work."""
     other_work = {id(one): f"other work: {what_differs(*both)}" for both in alike for one in both}
-    paired: dict[Side, list[Measured]] = {
-        "before": [before for before, _ in pairs.paired],
-        "after": [after for _, after in pairs.paired],
-    }
-    everything = {side: [*rows, *pairs.only[side], *pairs.without_rate[side]] for side, rows in paired.items()}
-    sides: tuple[tuple[Side, Side], ...] = (("before", "after"), ("after", "before"))
-    for side, other in sides:
-        lost = {_work(one) for one in pairs.without_rate[other]}
-        for place, one in enumerate(one for one in pairs.only[side] if _work(one) not in lost):
-            detail = other_work.get(id(one)) or (nearest(one, everything[other]) if place < _MOST_NEAREST else "")
+    everything = [*(one for both in pairs.paired for one in both), *pairs.only, *pairs.without_rate]
+    for side in ("before", "after"):
+        others = [one for one in everything if one.side != side]
+        lost = {_work(one) for one in pairs.without_rate if one.side != side}
+        alone = [one for one in pairs.only if one.side == side and _work(one) not in lost]
+        for place, one in enumerate(alone):
+            detail = other_work.get(id(one)) or (nearest(one, others) if place < _MOST_NEAREST else "")
             yield Unjudged(lack="no partner", side=side, name=one.name, detail=detail)
     for rows in pairs.ambiguous:
         yield Unjudged(lack="ambiguous", side=None, name=rows[0][0].name, detail=_ambiguous(*rows))
-    for side, _ in sides:
-        for one in pairs.without_rate[side]:
-            kinds = _kinds(one.runs.entries)
-            detail = f"{one.row.without_rate}, {counted(one.row.runs, 'run')}{f': {kinds}' if kinds else ''}"
-            yield Unjudged(lack="failed", side=side, name=one.name, detail=detail)
+    for one in pairs.without_rate:
+        kinds = _kinds(one.runs.entries)
+        detail = f"{one.row.without_rate}, {counted(one.row.runs, 'run')}{f': {kinds}' if kinds else ''}"
+        yield Unjudged(lack="failed", side=one.side, name=one.name, detail=detail)
 
 
 def _ambiguous(before: Sequence[Measured], after: Sequence[Measured]) -> str:
@@ -189,11 +181,9 @@ def _kinds(runs: Sequence[Entry]) -> str:
 
 def lacking_of(before: Measured, after: Measured, with_suspect: bool) -> Iterator[Unjudged]:
     """What keeps a row that has a partner from being judged, or from being taken as it is."""
-    same = copies(before, after)
-    if same:
+    if same := copies(before, after):
         yield Unjudged(lack="copies", side=None, name=after.name, detail=same)
-    sides: tuple[tuple[Side, Measured], ...] = (("before", before), ("after", after))
-    for side, one in sides:
+    for one in (before, after):
         details: dict[Lack, str] = {}
         if len(one.row.measured) < _LEAST_RUNS:
             details["one run"] = f"one run with a rate; at least {_LEAST_RUNS} a side tell the spread between runs"
@@ -207,17 +197,15 @@ def lacking_of(before: Measured, after: Measured, with_suspect: bool) -> Iterato
             reasons = "; ".join(dict.fromkeys(reason for each in doubted for reason in each.reasons))
             details["suspect"] = f"{len(doubted)} of {one.row.runs} runs: {reasons or 'no reason told'}"
         for lack, detail in details.items():
-            yield Unjudged(lack=lack, side=side, name=one.name, detail=detail)
+            yield Unjudged(lack=lack, side=one.side, name=one.name, detail=detail)
 
 
 def copies(before: Measured, after: Measured) -> str | None:
     """What shows that runs of this pair are no repeats: no two last the same to the last digit. Null where nothing."""
     first, second = ([run.seconds for run in side.row.measured] for side in (before, after))
-    shared = len(set(first) & set(second))
-    if shared:
+    if shared := len(set(first) & set(second)):
         return f"{counted(shared, 'run')} on both sides: equal seconds to the last digit"
-    twice = sum(len(runs) - len(set(runs)) for runs in (first, second))
-    if twice:
+    if twice := sum(len(runs) - len(set(runs)) for runs in (first, second)):
         return f"{counted(twice, 'run')} with the seconds of another to the last digit: copies, no repeats"
     if any(len(runs) > 1 and len({math.fsum(seconds) for seconds in runs}) == 1 for runs in (first, second)):
         return "all runs of a side last the same to the last digit: no spread, which no clock gives"
@@ -227,9 +215,10 @@ def copies(before: Measured, after: Measured) -> str | None:
 def look_alikes(pairs: Pairs) -> list[tuple[Measured, Measured]]:
     """Rows without a partner that look like one of the other side: of one name, on as many ranks, by the same stack."""
     waiting: dict[tuple, list[Measured]] = defaultdict(list)
-    for one in pairs.only["after"]:
+    before, after = ([one for one in pairs.only if one.side == side] for side in ("before", "after"))
+    for one in after:
         waiting[_appearance(one)].append(one)
-    return [(one, waiting[_appearance(one)].pop(0)) for one in pairs.only["before"] if waiting.get(_appearance(one))]
+    return [(one, waiting[_appearance(one)].pop(0)) for one in before if waiting.get(_appearance(one))]
 
 
 def _appearance(one: Measured) -> tuple:
