@@ -106,26 +106,16 @@ def judge_together(
     for pair, reason, word in zip(sides, reasons, alike, strict=True):
         rates[word] += [log_rates(runs) for runs in pair] if reason is None else []
     priors = {word: moderate(groups) for word, groups in rates.items()}
-    each = tuple(
-        _judged(*pair, priors[word], reason, within.get(place))
-        for place, (pair, reason, word) in enumerate(zip(sides, reasons, alike, strict=True))
-    )
-    return JudgedTogether(each, together([found for one in each if (found := one.probability) is not None]), priors)
-
-
-def _judged(
-    before: Sequence[RunSeconds],
-    after: Sequence[RunSeconds],
-    prior: Prior | None,
-    reason: str | None,
-    within: LogDifference | None,
-) -> Judged:
-    distance = within.mean if within else mean_of(log_rates(after)) - mean_of(log_rates(before))
-    ratio = math.exp(min(max(distance, -700.0), 700.0))
-    found = (within or _cautious(before, after, prior)) if reason is None else None
-    if found is None and reason is None:
-        reason = f"{len(before)} and {len(after)} runs: at least 2 a side tell the spread between runs"
-    return Judged(ratio, found, reason)
+    each: list[Judged] = []
+    for place, ((before, after), reason, word) in enumerate(zip(sides, reasons, alike, strict=True)):
+        turned = within.get(place)
+        distance = turned.mean if turned else mean_of(log_rates(after)) - mean_of(log_rates(before))
+        found = None if reason else turned or _cautious(before, after, priors[word])
+        if found is None and reason is None:
+            reason = f"{len(before)} and {len(after)} runs: at least 2 a side tell the spread between runs"
+        each.append(Judged(math.exp(min(max(distance, -700.0), 700.0)), found, reason))
+    probabilities = [known for one in each if (known := one.probability) is not None]
+    return JudgedTogether(tuple(each), together(probabilities), priors)
 
 
 def _cautious(before: Sequence[RunSeconds], after: Sequence[RunSeconds], prior: Prior | None) -> LogDifference | None:
@@ -155,9 +145,38 @@ def judge(pairs: Sequence[Pair]) -> tuple[ComparedRow, ...]:
     changed = [whole.verdict(place) != "not distinguishable" for place in range(len(pairs))]
     phases = _phases(pairs, reasons, changed)
     memories = _memories(pairs)
-    return tuple(
-        _row(pair, whole, place, equal[place], phases[place], memories[place]) for place, pair in enumerate(pairs)
-    )
+    rows = []
+    for place, (before, after) in enumerate(pairs):
+        one = whole.each[place]
+        runs = (len(before.row.measured), len(after.row.measured))
+        prior = whole.priors[_machine((before, after), place)]
+        slow = [len(slow_runs(log_rates(side.row.measured), prior)) for side in (before, after)]
+        in_turn = one.difference is not None and bool(starts_of(in_turns(after.row), in_turns(before.row)))
+        rows.append(
+            ComparedRow(
+                name=after.name,
+                size=after.row.size,
+                ranks=after.row.ranks,
+                backend=after.row.backend,
+                layout=after.row.layout,
+                variant=after.row.variant or before.row.variant,
+                runs_before=runs[0],
+                runs_after=runs[1],
+                verdict=whole.verdict(place),
+                equivalent=equal[place],
+                probability=one.probability,
+                reason=one.reason,
+                runs_needed=None if changed[place] or equal[place] else whole.runs_needed(place, runs),
+                unsteady_before=0 if in_turn else before.row.unsteady_runs,
+                unsteady_after=0 if in_turn else after.row.unsteady_runs,
+                slow_before=slow[0],
+                slow_after=slow[1],
+                phases=phases[place],
+                memory=memories[place],
+                **whole.tested(place),
+            )
+        )
+    return tuple(rows)
 
 
 def _within(sides: Sequence[tuple[InTurns, InTurns]]) -> dict[int, LogDifference]:
@@ -173,43 +192,6 @@ def _machine(pair: Pair, place: int) -> str:
     """What rows have in common whose runs vary alike: the machine; nothing where the sides were on different ones."""
     before, after = (side.hardware for side in pair)
     return repr(before) if before == after else f"row {place}"
-
-
-def _row(
-    pair: Pair,
-    whole: JudgedTogether,
-    place: int,
-    equal: bool | None,
-    phases: tuple[ComparedPhase, ...],
-    memory: ComparedMemory | None,
-) -> ComparedRow:
-    (before, after), one, verdict = pair, whole.each[place], whole.verdict(place)
-    runs = (len(before.row.measured), len(after.row.measured))
-    slow = [len(slow_runs(log_rates(side.row.measured), whole.priors[_machine(pair, place)])) for side in pair]
-    decided = verdict != "not distinguishable" or bool(equal)
-    in_turn = one.difference is not None and bool(starts_of(in_turns(after.row), in_turns(before.row)))
-    return ComparedRow(
-        name=after.name,
-        size=after.row.size,
-        ranks=after.row.ranks,
-        backend=after.row.backend,
-        layout=after.row.layout,
-        variant=after.row.variant or before.row.variant,
-        runs_before=runs[0],
-        runs_after=runs[1],
-        verdict=verdict,
-        equivalent=equal,
-        probability=one.probability,
-        reason=one.reason,
-        runs_needed=None if decided else whole.runs_needed(place, runs),
-        unsteady_before=0 if in_turn else before.row.unsteady_runs,
-        unsteady_after=0 if in_turn else after.row.unsteady_runs,
-        slow_before=slow[0],
-        slow_after=slow[1],
-        phases=phases,
-        memory=memory,
-        **whole.tested(place),
-    )
 
 
 def _phases(
