@@ -95,31 +95,22 @@ def _pieces(row: Row, is_share: bool) -> Iterator[Mark]:
 def memory(model: ReportModel) -> Iterator[Chart]:
     """Of the whole iteration, then of each phase."""
     used = [(row, row.memory) for row in model.rows if row.memory]
+    keys = {
+        "floor": Key("floor", "tick"),
+        "peak": Key("peak", "dot"),
+        "mean": Key("mean of the runs' peaks, 95 %", "mean"),
+    }
     capacities = {machine.device_memory_bytes / GIB for machine in model.machines if machine.device_memory_bytes}
     limits = [(capacity, f"device memory, {number(capacity)} GiB") for capacity in capacities]
     limit = limits[0] if len(limits) == 1 else None
-    yield _memory("the whole iteration", [_memory_line(*one) for one in used], limit, drawn="floor")
+    title, unit, right = "Peak memory of {} against its theoretical floor", "GiB per device", "floor / peak"
+    name, lines = "the whole iteration", tuple(_memory_line(*one) for one in used)
+    yield Chart(name, title.format(name), unit, keys, lines, right, limit, drawn="floor")
     for phase in ALL:
-        of_phase = [(row, one) for row, use in used for one in use.by_phase if one.name == phase.name]
-        if of_phase:
-            yield _memory(f"phase {phase.label}", [_memory_line(*one) for one in of_phase])
-
-
-def _memory(name: str, lines: list[Line], limit: tuple[float, str] | None = None, drawn: str = "") -> Chart:
-    return Chart(
-        name=name,
-        title=f"Peak memory of {name} against its theoretical floor",
-        unit="GiB per device",
-        keys={
-            "floor": Key("floor", "tick"),
-            "peak": Key("peak", "dot"),
-            "mean": Key("mean of the runs' peaks, 95 %", "mean"),
-        },
-        lines=tuple(lines),
-        right="floor / peak",
-        limit=limit,
-        drawn=drawn,
-    )
+        name = f"phase {phase.label}"
+        lines = tuple(_memory_line(row, one) for row, use in used for one in use.by_phase if one.name == phase.name)
+        if lines:
+            yield Chart(name, title.format(name), unit, keys, lines, right)
 
 
 def _memory_line(row: Row, use: MemoryUse | PhaseMemory) -> Line:
@@ -160,46 +151,44 @@ def _rate_line(row: Row) -> Line:
     return Line(row, (*band, foretold, own), f"{percent(measured.value / rate.value)} %")
 
 
-def _bounded(estimate: Interval | None, digits: int = 2) -> Mark | None:
-    return None if estimate is None else _mark("measured", estimate, interval(estimate, bound_digits=digits))
+def _phase(name: str) -> Callable[[Row], Interval | None]:
+    return lambda row: cost.interval if (cost := row.phase(name)) else None
 
 
-def _alone(value: float | None) -> Mark | None:
-    return None if value is None else Mark("measured", value, text=number(value))
-
-
-def _percent(ratio: float | None) -> Mark | None:
-    return None if ratio is None else Mark("measured", 100 * ratio, text=percent(ratio))
-
-
-def _phase(name: str) -> Callable[[Row], Mark | None]:
-    return lambda row: _bounded(cost.interval, 1) if (cost := row.phase(name)) else None
-
-
-def _joules(row: Row) -> Mark | None:
-    return _alone(row.energy.joules_per_sample) if row.energy and row.energy.valid else None
-
-
-#: What else can be drawn of every row: name, unit, which way a good figure lies, and how it is read.
-_METRICS: tuple[tuple[str, str, str, Callable[[Row], Mark | None]], ...] = (
-    ("throughput", "tokens/s", "more", lambda row: _bounded(row.tokens_per_second)),
-    ("throughput", "tokens/s/device", "more", lambda row: _bounded(row.tokens_per_second_per_device)),
-    ("iteration", "s", "less", lambda row: _alone(row.iteration_seconds)),
+#: What else can be drawn of every row: name, unit, which way a good figure lies, and how it is read; ratios in percent.
+_METRICS: tuple[tuple[str, str, str, Callable[[Row], Interval | float | None]], ...] = (
+    ("throughput", "tokens/s", "more", lambda row: row.tokens_per_second),
+    ("throughput", "tokens/s/device", "more", lambda row: row.tokens_per_second_per_device),
+    ("iteration", "s", "less", lambda row: row.iteration_seconds),
     *((f"phase {one.label}", "s", "less", _phase(one.name)) for one in ALL),
-    ("idle", "% of an iteration", "less", lambda row: _percent(row.idle.share if row.idle else None)),
-    ("memory, floor over peak", "%", "more", lambda it: _percent(it.memory.efficiency if it.memory else None)),
-    ("MFU", "%", "more", lambda row: _percent(row.mfu)),
-    ("HFU", "%", "more", lambda row: _percent(row.hfu)),
-    ("MBU", "%", "more", lambda row: _percent(row.mbu)),
-    ("energy", "J/sample", "less", _joules),
+    ("idle", "% of an iteration", "less", lambda row: row.idle.share if row.idle else None),
+    ("memory, floor over peak", "%", "more", lambda row: row.memory.efficiency if row.memory else None),
+    ("MFU", "%", "more", lambda row: row.mfu),
+    ("HFU", "%", "more", lambda row: row.hfu),
+    ("MBU", "%", "more", lambda row: row.mbu),
+    (
+        "energy",
+        "J/sample",
+        "less",
+        lambda row: row.energy.joules_per_sample if row.energy and row.energy.valid else None,
+    ),
 )
+
+
+def _measured(value: Interval | float, unit: str) -> Mark:
+    if isinstance(value, Interval):
+        return _mark("measured", value, interval(value, bound_digits=1 if unit == "s" else 2))
+    if unit.startswith("%"):
+        return Mark("measured", 100 * value, text=percent(value))
+    return Mark("measured", value, text=number(value))
 
 
 def figures(model: ReportModel) -> Iterator[Chart]:
     """The rate, and every other figure that rows have."""
     yield rates(model)
     for name, unit, better, read in _METRICS:
-        lines = tuple(Line(row, (mark,)) for row in model.rows if (mark := read(row)) is not None)
+        found = [(row, value) for row in model.rows if (value := read(row)) is not None]
+        lines = tuple(Line(row, (_measured(value, unit),)) for row, value in found)
         if lines:
             yield Chart(
                 name=f"{name} ({unit})",

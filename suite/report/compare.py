@@ -1,14 +1,16 @@
 """Two sides against each other: the same rows, before and after, here and there; and what reading them found wrong."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from suite.report.comparing import pairing
 from suite.report.comparing.judging import judge
-from suite.report.comparing.model import FolderComparison, Lack, Side, Unjudged
+from suite.report.comparing.model import FactDifference, FolderComparison, Lack, Side, Surroundings, Unjudged
 from suite.report.comparing.pairing import Measured
-from suite.report.comparing.surroundings import surroundings_of
 from suite.report.facts.entry import Entry
+from suite.report.facts.environment import FactKind, FactOfBoth, facts_of_both, figures_apart
+from suite.report.formatting.numbers import listed
 from suite.report.reading import ALTERED, RUNNING, VERSIONS, Caveat, Found, lines_of
 from suite.spec.base import UsageError
 from suite.stats.compare import DEFAULT_MARGIN
@@ -23,6 +25,16 @@ _LACKS: dict[str, Lack] = {
     "missing-repeat": "missing run",
 }
 
+#: What makes a comparison one across something, in the order in which a label has them.
+_ACROSS: dict[FactKind, str] = {
+    "machine": "machines",
+    "version": "versions",
+    "launch": "launchers",
+    "setting": "settings",
+    "state": "states of the machine",
+}
+_OTHER_HOST, _ALIKE = "on another host of the same kind", "like with like"
+
 
 def compare_entries(
     before: Sequence[Entry],
@@ -35,21 +47,21 @@ def compare_entries(
     ``left_out``: what was found to be wrong when the sides were read. ``with_suspect``: runs that something disturbed
     count like the others. Raises UsageError when nothing pairs.
     """
-    first, second = (pairing.measured_rows(each, with_suspect) for each in (before, after))
+    first = pairing.measured_rows(before, with_suspect, "before")
+    second = pairing.measured_rows(after, with_suspect, "after")
     pairs = pairing.pair(first, second)
     alike = pairing.look_alikes(pairs)
-    other_work = {id(one): f"other work: {pairing.what_differs(*both)}" for both in alike for one in both}
-    lacks = list(pairing.lacking(pairs, other_work))
+    lacks = list(pairing.lacking(pairs, alike))
     if not pairs.paired and not pairs.ambiguous:
         raise UsageError(f"the two sides share no row of equal backend, layout and work{_why(first, second, alike)}")
     for both in pairs.paired:
         lacks += pairing.lacking_of(*both, with_suspect)
     return FolderComparison(
         rows=judge(pairs.paired),
-        surroundings=surroundings_of(pairs.paired),
+        surroundings=_surroundings_of(pairs.paired),
         unjudged=(*lacks, *left_out),
-        only_before=tuple(one.name for one in pairs.only["before"]),
-        only_after=tuple(one.name for one in pairs.only["after"]),
+        only_before=tuple(one.name for one in pairs.only if one.side == "before"),
+        only_after=tuple(one.name for one in pairs.only if one.side == "after"),
         other_work=tuple(f"{before.name}: {pairing.what_differs(before, after)}" for before, after in alike),
         margin=DEFAULT_MARGIN,
         level=LEVEL,
@@ -63,10 +75,60 @@ def _why(first: Sequence[Measured], second: Sequence[Measured], alike: Sequence[
         before, after = alike[0]
         return f": {before.name}: {pairing.what_differs(before, after)}"
     before_rows, after_rows = ([one for one in side if one.row.measured] for side in (first, second))
-    for rows, side in ((before_rows, "first"), (after_rows, "second")):
-        if not rows:
-            return f": no run of the {side} side has a rate"
+    if not before_rows or not after_rows:
+        return f": no run of the {'second' if before_rows else 'first'} side has a rate"
     return f"; {pairing.nearest_pair(before_rows, after_rows)}"
+
+
+def _surroundings_of(pairs: Sequence[tuple[Measured, Measured]]) -> Surroundings:
+    """Over all pairs of rows. Facts that only one side tells are a difference too, for all that is known."""
+    known: dict[str, None] = {}
+    found: dict[FactOfBoth, list[str]] = defaultdict(list)
+    for row, fact in _facts(pairs):
+        known[fact[0]] = None
+        if fact[2] != fact[3]:
+            found[fact].append(row)
+    same_code = {_is_same_code(*sides) for sides in pairs}
+    order = [*_ACROSS, "host"]
+    differences = [
+        FactDifference(name=name, kind=kind, before=before, after=after, rows=tuple(rows))
+        for (name, kind, before, after), rows in sorted(found.items(), key=lambda one: order.index(one[0][1]))
+    ]
+    differing = {one.name for one in differences}
+    names = {kind: {one.name for one in differences if one.kind == kind} for kind in _ACROSS}
+    kinds = ["seeds" if of_kind == {"seed"} else _ACROSS[kind] for kind, of_kind in names.items() if of_kind]
+    return Surroundings(
+        label=f"across {listed(kinds)}" if kinds else _OTHER_HOST if differences else _ALIKE,
+        equal=not differences,
+        alike=tuple(name for name in known if name not in differing),
+        differences=tuple(differences),
+        same_stack=False if False in same_code else True if same_code == {True} else None,
+    )
+
+
+def _is_same_code(before: Measured, after: Measured) -> bool | None:
+    """By versions, and by the code of the packages or the image that holds them; null where a side tells neither."""
+    known = all(side.manifest.stack_code or side.runs.launch.image for side in (before, after))
+    if not known and before.manifest.stack == after.manifest.stack:
+        return None
+    first, second = ((side.manifest.stack_identity, side.runs.launch.image) for side in (before, after))
+    return first == second
+
+
+def _facts(pairs: Sequence[tuple[Measured, Measured]]) -> Iterator[tuple[str, FactOfBoth]]:
+    """With the names of their rows. Figures are of the machine, so of all rows on it together: those of a row are too
+    few and too unlike each other to tell."""
+    alike: dict[tuple, list[tuple[Measured, Measured]]] = defaultdict(list)
+    for before, after in pairs:
+        alike[before.hardware, after.hardware].append((before, after))
+        for fact in facts_of_both(before.records, after.records):
+            yield after.name, fact
+        for name, first, second in pairing.differing_settings(before, after):
+            yield after.name, (pairing.called(name), "setting", (first,), (second,))
+    for rows in alike.values():
+        sides = ([record for pair in rows for record in pair[side].records] for side in (0, 1))
+        for fact in figures_apart(*sides):
+            yield from ((after.name, fact) for _, after in rows)
 
 
 def by_environment(found: Found) -> tuple[Found, Found]:
@@ -91,23 +153,22 @@ def by_environment(found: Found) -> tuple[Found, Found]:
 
 def left_out(before: Found, after: Found) -> tuple[Unjudged, ...]:
     """Every bundle that could not be read, is not finished, does not fit together, or whose record was changed."""
-    return (*_left_out("before", before), *_left_out("after", after))
+    sides: dict[Side, Found] = {"before": before, "after": after}
+    found: list[Unjudged] = []
+    for side, read in sides.items():
+        for line in read.damaged:
+            path, _, detail = line.partition(": ")
+            found.append(Unjudged(lack="damaged", side=side, name=path, detail=detail))
+        for one in read.caveats:
+            lack = _lack_of(one)
+            found += [Unjudged(lack=lack, side=side, name=one.path, detail=one.text)] if lack else []
+    return tuple(found)
 
 
 def notes(before: Found, after: Found) -> list[str]:
     """What else a reader must know, a line each; versions stand in the table of what differs."""
     others = [one for found in (before, after) for one in found.caveats if not _lack_of(one) and one.kind != VERSIONS]
     return list(dict.fromkeys(lines_of(others)))
-
-
-def _left_out(side: Side, found: Found) -> Iterator[Unjudged]:
-    for line in found.damaged:
-        path, _, detail = line.partition(": ")
-        yield Unjudged(lack="damaged", side=side, name=path, detail=detail)
-    for caveat in found.caveats:
-        lack = _lack_of(caveat)
-        if lack:
-            yield Unjudged(lack=lack, side=side, name=caveat.path, detail=caveat.text)
 
 
 def _lack_of(caveat: Caveat) -> Lack | None:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal
 
@@ -99,8 +100,8 @@ class Listed:
     def fact(self, name: str) -> Any:
         """A fact of ``RunLine`` by its name; null where it is not known."""
         if self.imported is not None:
-            return _IMPORTED_FACTS[name](self.imported) if name in _IMPORTED_FACTS else None
-        return None if self.line is None else getattr(self.line, name)
+            return _IMPORTED_FACTS.get(name, lambda _: None)(self.imported)
+        return getattr(self.line, name, None)
 
     @property
     def state(self) -> str:
@@ -173,27 +174,20 @@ class Wanted:
     valid: bool | None = None
 
     def fits(self, one: Listed) -> bool:
-        started = one.fact("started")
+        started, device = one.fact("started"), one.fact("device")
+        name, algorithm = ((one.fact(fact) or "").lower() for fact in ("device_name", "algorithm"))
+        named = (algorithm, algorithm.partition(":")[0])
         return (
             set(self.tags) <= set(one.tags)
             and (not self.status or one.status in self.status)
             and (not self.size or one.fact("size") in self.size)
             and (not self.backend or one.fact("backend") in self.backend)
-            and (not self.device or any(_is_device(word, one) for word in self.device))
-            and (not self.algorithm or any(_is_algorithm(word, one.fact("algorithm")) for word in self.algorithm))
+            and (not self.device or any(word.lower() == device or word.lower() in name for word in self.device))
+            and (not self.algorithm or any(word.lower() in named for word in self.algorithm))
             and (self.since is None or (started is not None and started >= self.since))
             and (self.until is None or (started is not None and started < self.until))
             and (self.valid is None or one.is_valid == self.valid)
         )
-
-
-def _is_device(word: str, one: Listed) -> bool:
-    return word.lower() == one.fact("device") or word.lower() in (one.fact("device_name") or "").lower()
-
-
-def _is_algorithm(word: str, algorithm: str | None) -> bool:
-    name = (algorithm or "").lower()
-    return word.lower() in (name, name.partition(":")[0])
 
 
 def read_listing(paths: Sequence[Path], progress: Progress | None = None) -> Listing:
@@ -255,13 +249,9 @@ def ordered(runs: Sequence[Listed], by: str, reverse: bool = False) -> list[List
     order = by.replace("-", "_")
     if order not in ORDERS:
         raise UsageError(f"there is no order {by!r}{nearest(by, ORDERS)}; there are {', '.join(ORDERS)}")
+    fact = "device_name" if order == "device" else order
     named = sorted(runs, key=lambda one: (one.run, one.path))
-    known = [one for one in named if _value(one, order) is not None]
-    known.sort(key=lambda one: _value(one, order), reverse=(order in _MOST_FIRST) != reverse)
-    return [*known, *(one for one in named if _value(one, order) is None)]
-
-
-def _value(one: Listed, order: str) -> Any:
-    if order in ("run", "path", "state"):
-        return getattr(one, order)
-    return one.fact("device_name" if order == "device" else order)
+    valued = [(getattr(one, fact) if fact in ("run", "path", "state") else one.fact(fact), one) for one in named]
+    known = [both for both in valued if both[0] is not None]
+    known.sort(key=itemgetter(0), reverse=(order in _MOST_FIRST) != reverse)
+    return [one for _, one in (*known, *(both for both in valued if both[0] is None))]

@@ -106,13 +106,11 @@ def _read(look: Look[_Entry], places: Opened, with_imported: bool) -> Found[_Ent
     surveyed, marked = survey(paths, IMPORT)
     bundles = [bundle for bundle in surveyed if not is_trial(bundle.path)]
     checked: list[Checked[_Entry]] = []
-    damaged: list[str] = []
     tried = [digest_if_any(Bundle(Path(bundle.path))) for bundle in surveyed if is_trial(bundle.path)]
     text = f"{counted(len(tried), 'trial')} of a study are no rows: suite tune shows what became of them"
     caveats = [Caveat(OTHER, "", text)] if tried else []
-    imported, unreadable = read_imports(list(map(ImportFolder, marked)))
-    digests = [*tried, *(row.digest for row in imported), *[None] * len(unreadable)]
-    damaged += unreadable
+    imported, damaged = read_imports(list(map(ImportFolder, marked)))
+    digests = [*tried, *(row.digest for row in imported), *[None] * len(damaged)]
     for bundle, one in zip(bundles, look(bundles, places), strict=True):
         if isinstance(one, StillRunning):
             caveats.append(Caveat(RUNNING, bundle.path, "left out, because it is still being run", leaves_out=True))
@@ -123,17 +121,15 @@ def _read(look: Look[_Entry], places: Opened, with_imported: bool) -> Found[_Ent
             checked.append(one)
             digests.append(one.trace.digest)
     kept, recorded = trusted(checked, bundles, paths)
-    entries = [one.entry for one in kept]
-    caveats += recorded
     known = [digest for digest in digests if digest is not None]
     whole = digest_of_all(known) if known and len(known) == len(digests) else None
     read_from = ReportEvidence(whole, tuple(path.as_posix() for path in paths))
-    found = Found(entries, damaged, caveats, read_from, tuple(imported) if with_imported else ())
-    if not entries and not found.imported:
+    caveats += [*recorded, *_versions(kept)]
+    found = Found([one.entry for one in kept], damaged, caveats, read_from, tuple(imported) if with_imported else ())
+    if not found.entries and not found.imported:
         detail = f"; {found.warnings()[0]}" if found.warnings() else ""
         detail += "; what was imported is not compared" * bool(imported)
         raise UsageError(places.shown(f"no bundle to report in {', '.join(str(path) for path in paths)}{detail}"))
-    caveats += _versions(kept)
     return found
 
 
@@ -164,11 +160,9 @@ def version_of(derived: Derived) -> str | None:
 
 def _versions(kept: Sequence[Checked]) -> list[Caveat]:
     """A caveat where runs are of more than one version of the suite, whose clocks and probes may not be alike."""
-    counts = sorted(Counter(one.version for one in kept if one.version is not None).items())
-    if len(counts) <= 1:
-        return []
-    known = ", ".join(f"{runs} of {name}" for name, runs in counts)
-    return [Caveat(VERSIONS, "", f"runs of different versions of the suite: {known}")]
+    counts = Counter(one.version for one in kept if one.version is not None)
+    known = ", ".join(f"{runs} of {name}" for name, runs in sorted(counts.items()))
+    return [Caveat(VERSIONS, "", f"runs of different versions of the suite: {known}")] if len(counts) > 1 else []
 
 
 def trusted(
@@ -177,20 +171,18 @@ def trusted(
     """The runs whose figures stand, and what was found. ``bundles``: all that were found below ``paths``."""
     beside = folder_findings([one.trace for one in checked], {each.path for each in bundles}, frozenset(paths))
     kept: list[Checked[_Entry]] = []
-    changed = [
-        Caveat(ALTERED, str(one.trace.path), f"{ALTERED}, which are reported: {one.difference}")
-        for one in checked
-        if one.difference
-    ]
-    known: dict[str, list[Caveat]] = {name: [] for name in FINDINGS}
+    caveats: list[Caveat] = []
     for one in checked:
-        found = (*one.findings, *beside.get(one.trace.path, ()))
-        if not any(finding.leaves_out for finding in found):
-            kept.append(one)
+        path, found = str(one.trace.path), (*one.findings, *beside.get(one.trace.path, ()))
+        if one.difference:
+            caveats.append(Caveat(ALTERED, path, f"{ALTERED}, which are reported: {one.difference}"))
         for finding in found:
             text = f"left out, {finding.line()}" if finding.leaves_out else finding.line()
-            known[finding.name].append(Caveat(finding.name, str(one.trace.path), text, finding.leaves_out))
-    return kept, [*changed, *(caveat for caveats in known.values() for caveat in caveats)]
+            caveats.append(Caveat(finding.name, path, text, finding.leaves_out))
+        if not any(finding.leaves_out for finding in found):
+            kept.append(one)
+    order = [ALTERED, *FINDINGS]
+    return kept, sorted(caveats, key=lambda caveat: order.index(caveat.kind))
 
 
 def lines_of(caveats: Iterable[Caveat]) -> Iterator[str]:

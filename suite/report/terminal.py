@@ -1,8 +1,9 @@
 """What a report shows on a terminal: the widest form of its headline table that fits it."""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from suite.bundle.imported.record import MARK, ImportedRecord
+from suite.bundle.imported.record import MARK
 from suite.report.facts.kind import WorkKind
 from suite.report.facts.model import ReportModel
 from suite.report.facts.pool import Row
@@ -62,25 +63,20 @@ def headline_rows(model: ReportModel) -> list[Cells]:
         short = {**_SHORT_VERDICTS, "not distinguishable": "equal"} if group.is_equal else _SHORT_VERDICTS
         verdicts |= {one.row.number: short.get(one.verdict, one.verdict) for one in group.places}
     etas = {point.row.number: point.eta for curve in model.scaling.curves for point in curve.points}
-    apart = _set_apart(model.rows)
-    return [_headline(row, interval(etas.get(row.number), 1), verdicts[row.number], apart) for row in model.rows]
-
-
-def _set_apart(rows: Sequence[Row]) -> dict[int, str]:
-    """By number of the row, what tells rows apart that would look the same here."""
-    alike: dict[tuple, list[Row]] = {}
-    for row in rows:
-        alike.setdefault((row.work, row.size, row.ranks, row.backend, row.layout), []).append(row)
+    alike: dict[tuple, list[Row]] = defaultdict(list)
+    for row in model.rows:
+        alike[row.work, row.size, row.ranks, row.backend, row.layout].append(row)
     several = [same for same in alike.values() if len({(row.launcher, row.variant) for row in same}) > 1]
-    return {row.number: row.variant or f"launcher={row.launcher}" for same in several for row in same}
+    apart = {row.number: row.variant or f"launcher={row.launcher}" for same in several for row in same}
+    return [_headline(row, interval(etas.get(row.number), 1), verdicts[row.number], apart) for row in model.rows]
 
 
 def print_headline(model: ReportModel) -> None:
     """One table for each kind of work."""
     rows = headline_rows(model)
-    by_work: dict[WorkKind, list[Cells]] = {}
+    by_work: dict[WorkKind, list[Cells]] = defaultdict(list)
     for row, cells in zip(model.rows[:HEADLINE_ROWS], rows, strict=False):
-        by_work.setdefault(row.work, []).append(cells)
+        by_work[row.work].append(cells)
     for work, shown in by_work.items():
         if model.several_kinds or work.text != _UNSAID:
             print_line(f"{work.text}:")
@@ -130,21 +126,19 @@ def print_imported(model: ReportModel) -> None:
     if not model.imported:
         return
     print_line(f"{MARK} (figures are those of the tool's own log; in no ranking and no verdict):")
-    shown = [_imported(row.record) for row in model.imported[:HEADLINE_ROWS]]
+    shown = [
+        {
+            "backend": record.tool,
+            "size": visible(record.told.model, _NAME_LENGTH),
+            "devices": str(record.told.devices),
+            "steps": str(record.steps.counted),
+            "s/step": number(record.step_seconds),
+            "samples/s": number(record.throughput.samples_per_second),
+            "tokens/s": number(record.throughput.tokens_per_second),
+            "verdict": "imported",
+        }
+        for record in (row.record for row in model.imported[:HEADLINE_ROWS])
+    ]
     print_widest([Form(shown, compact=False), Form([without(row, "steps", "tokens/s") for row in shown])])
     if len(model.imported) > HEADLINE_ROWS:
         say(f"and {len(model.imported) - HEADLINE_ROWS} more imported rows in the report")
-
-
-def _imported(record: ImportedRecord) -> Cells:
-    known, rates = record.told, record.throughput
-    return {
-        "backend": record.tool,
-        "size": visible(known.model, _NAME_LENGTH),
-        "devices": str(known.devices),
-        "steps": str(record.steps.counted),
-        "s/step": number(record.step_seconds),
-        "samples/s": number(rates.samples_per_second),
-        "tokens/s": number(rates.tokens_per_second),
-        "verdict": "imported",
-    }

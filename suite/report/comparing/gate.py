@@ -68,7 +68,7 @@ def hold_to(
     below = [
         one_sided(math.log(gate / part.ratio), part.log_error, part.degrees)
         for part in parts
-        if part is not None and part.ratio is not None and part.log_error is not None and part.degrees is not None
+        if part and part.ratio and part.log_error and part.degrees
     ]
     family = together(below)
     positive = iter(family.positive)
@@ -116,7 +116,7 @@ def check_gate(gate: float, phase: str | None) -> None:
 def _part(row: ComparedRow, phase: str | None) -> ComparedRow | ComparedPhase | None:
     """What of a row the gate judges; null where it could not be tested."""
     part = next((one for one in row.phases if one.name == phase), None) if phase else row
-    return part if part is not None and part.log_error is not None else None
+    return part if part and part.log_error else None
 
 
 def _outcome(part: ComparedRow | ComparedPhase, row: ComparedRow, gate: float, missed: bool, each: float) -> RowGate:
@@ -126,8 +126,7 @@ def _outcome(part: ComparedRow | ComparedPhase, row: ComparedRow, gate: float, m
     assert ratio is not None and error is not None and degrees is not None, "only rows with a spread are tested"
     at_least = ratio * math.exp(-student_quantile(degrees, 1 - LEVEL) * error)
     at_most = ratio * math.exp(student_quantile(degrees, 1 - each) * error)
-    kept = at_least >= gate
-    outcome: GateOutcome = "below" if missed else "kept" if kept else "undecided"
+    outcome: GateOutcome = "below" if missed else "kept" if at_least >= gate else "undecided"
     needed = None
     if outcome == "undecided":
         spread, lent = run_spread(error, degrees, (row.runs_before, row.runs_after))

@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import Any
 
 from suite.report.comparing.model import ComparedMemory, ComparedPhase, ComparedRow, MemoryVerdict
 from suite.report.comparing.pairing import Measured, copies
@@ -56,6 +57,12 @@ class JudgedTogether:
         found = self.each[place].difference
         return (None, None) if found is None else found.interval(1 - self.family.each)
 
+    def tested(self, place: int) -> dict[str, Any]:
+        """Fields that the rows and phases of a comparison have of it."""
+        (low, high), one = self.bounds(place), self.each[place]
+        error, degrees = (one.difference.error, one.difference.degrees) if one.difference else (None, None)
+        return {"ratio": one.ratio, "low": low, "high": high, "log_error": error, "degrees": degrees}
+
     def equal(self) -> list[bool | None]:
         """Which are shown to be equal within the margin: two one-sided tests each (Schuirmann 1987), all together."""
         most = math.log1p(DEFAULT_MARGIN)
@@ -99,26 +106,16 @@ def judge_together(
     for pair, reason, word in zip(sides, reasons, alike, strict=True):
         rates[word] += [log_rates(runs) for runs in pair] if reason is None else []
     priors = {word: moderate(groups) for word, groups in rates.items()}
-    each = tuple(
-        _judged(*pair, priors[word], reason, within.get(place))
-        for place, (pair, reason, word) in enumerate(zip(sides, reasons, alike, strict=True))
-    )
-    return JudgedTogether(each, together([found for one in each if (found := one.probability) is not None]), priors)
-
-
-def _judged(
-    before: Sequence[RunSeconds],
-    after: Sequence[RunSeconds],
-    prior: Prior | None,
-    reason: str | None,
-    within: LogDifference | None,
-) -> Judged:
-    distance = within.mean if within else mean_of(log_rates(after)) - mean_of(log_rates(before))
-    ratio = math.exp(min(max(distance, -700.0), 700.0))
-    found = (within or _cautious(before, after, prior)) if reason is None else None
-    if found is None and reason is None:
-        reason = f"{len(before)} and {len(after)} runs: at least 2 a side tell the spread between runs"
-    return Judged(ratio, found, reason)
+    each: list[Judged] = []
+    for place, ((before, after), reason, word) in enumerate(zip(sides, reasons, alike, strict=True)):
+        turned = within.get(place)
+        distance = turned.mean if turned else mean_of(log_rates(after)) - mean_of(log_rates(before))
+        found = None if reason else turned or _cautious(before, after, priors[word])
+        if found is None and reason is None:
+            reason = f"{len(before)} and {len(after)} runs: at least 2 a side tell the spread between runs"
+        each.append(Judged(math.exp(min(max(distance, -700.0), 700.0)), found, reason))
+    probabilities = [known for one in each if (known := one.probability) is not None]
+    return JudgedTogether(tuple(each), together(probabilities), priors)
 
 
 def _cautious(before: Sequence[RunSeconds], after: Sequence[RunSeconds], prior: Prior | None) -> LogDifference | None:
@@ -148,9 +145,38 @@ def judge(pairs: Sequence[Pair]) -> tuple[ComparedRow, ...]:
     changed = [whole.verdict(place) != "not distinguishable" for place in range(len(pairs))]
     phases = _phases(pairs, reasons, changed)
     memories = _memories(pairs)
-    return tuple(
-        _row(pair, whole, place, equal[place], phases[place], memories[place]) for place, pair in enumerate(pairs)
-    )
+    rows = []
+    for place, (before, after) in enumerate(pairs):
+        one = whole.each[place]
+        runs = (len(before.row.measured), len(after.row.measured))
+        prior = whole.priors[_machine((before, after), place)]
+        slow = [len(slow_runs(log_rates(side.row.measured), prior)) for side in (before, after)]
+        in_turn = one.difference is not None and bool(starts_of(in_turns(after.row), in_turns(before.row)))
+        rows.append(
+            ComparedRow(
+                name=after.name,
+                size=after.row.size,
+                ranks=after.row.ranks,
+                backend=after.row.backend,
+                layout=after.row.layout,
+                variant=after.row.variant or before.row.variant,
+                runs_before=runs[0],
+                runs_after=runs[1],
+                verdict=whole.verdict(place),
+                equivalent=equal[place],
+                probability=one.probability,
+                reason=one.reason,
+                runs_needed=None if changed[place] or equal[place] else whole.runs_needed(place, runs),
+                unsteady_before=0 if in_turn else before.row.unsteady_runs,
+                unsteady_after=0 if in_turn else after.row.unsteady_runs,
+                slow_before=slow[0],
+                slow_after=slow[1],
+                phases=phases[place],
+                memory=memories[place],
+                **whole.tested(place),
+            )
+        )
+    return tuple(rows)
 
 
 def _within(sides: Sequence[tuple[InTurns, InTurns]]) -> dict[int, LogDifference]:
@@ -166,48 +192,6 @@ def _machine(pair: Pair, place: int) -> str:
     """What rows have in common whose runs vary alike: the machine; nothing where the sides were on different ones."""
     before, after = (side.hardware for side in pair)
     return repr(before) if before == after else f"row {place}"
-
-
-def _row(
-    pair: Pair,
-    whole: JudgedTogether,
-    place: int,
-    equal: bool | None,
-    phases: tuple[ComparedPhase, ...],
-    memory: ComparedMemory | None,
-) -> ComparedRow:
-    (before, after), one, verdict = pair, whole.each[place], whole.verdict(place)
-    runs = (len(before.row.measured), len(after.row.measured))
-    slow = [len(slow_runs(log_rates(side.row.measured), whole.priors[_machine(pair, place)])) for side in pair]
-    low, high = whole.bounds(place)
-    decided = verdict != "not distinguishable" or bool(equal)
-    in_turn = one.difference is not None and bool(starts_of(in_turns(after.row), in_turns(before.row)))
-    return ComparedRow(
-        name=after.name,
-        size=after.row.size,
-        ranks=after.row.ranks,
-        backend=after.row.backend,
-        layout=after.row.layout,
-        variant=after.row.variant or before.row.variant,
-        runs_before=runs[0],
-        runs_after=runs[1],
-        ratio=one.ratio,
-        low=low,
-        high=high,
-        verdict=verdict,
-        equivalent=equal,
-        probability=one.probability,
-        log_error=one.difference.error if one.difference else None,
-        degrees=one.difference.degrees if one.difference else None,
-        reason=one.reason,
-        runs_needed=None if decided else whole.runs_needed(place, runs),
-        unsteady_before=0 if in_turn else before.row.unsteady_runs,
-        unsteady_after=0 if in_turn else after.row.unsteady_runs,
-        slow_before=slow[0],
-        slow_after=slow[1],
-        phases=phases,
-        memory=memory,
-    )
 
 
 def _phases(
@@ -240,42 +224,35 @@ def _phases(
 
 
 def _phase(pair: Pair, name: str, tests: JudgedTogether, place: int | None, changed: bool) -> ComparedPhase:
-    costs = [side.row.phase(name) for side in pair]
-    before, after = (cost.seconds if cost else None for cost in costs)
+    before, after = (cost.seconds if (cost := side.row.phase(name)) else None for side in pair)
     was, is_now = (math.fsum(phase.seconds for phase in side.row.phases) for side in pair)
     has_shares = changed and is_now != was and not pair[1].row.setting.asynchronous
-    low, high = (None, None) if place is None else tests.bounds(place)
-    found = None if place is None else tests.each[place].difference
-    ratio = before / after if before and after else None
+    tested = dict.fromkeys(("ratio", "low", "high", "log_error", "degrees")) if place is None else tests.tested(place)
+    if place is None and before and after:
+        tested["ratio"] = before / after
     return ComparedPhase(
+        **tested,
         name=name,
         before_seconds=before,
         after_seconds=after,
-        ratio=ratio if place is None else tests.each[place].ratio,
-        low=low,
-        high=high,
-        log_error=found.error if found else None,
-        degrees=found.degrees if found else None,
-        verdict=None if place is None or found is None else tests.verdict(place),
+        verdict=None if place is None or tested["degrees"] is None else tests.verdict(place),
         share_of_change=((after or 0.0) - (before or 0.0)) / (is_now - was) if has_shares else None,
     )
 
 
 def _memories(pairs: Sequence[Pair]) -> list[ComparedMemory | None]:
     """Peaks of the runs that have a rate. Unlike seconds, peaks may well be equal to the byte."""
-    peaks = [(_peaks(before), _peaks(after)) for before, after in pairs]
-    known = [
-        (place, before, after) for place, (before, after) in enumerate(peaks) if before[1] and before[0] == after[0]
-    ]
-    sides = [(_as_rates(before[1]), _as_rates(after[1])) for _, before, after in known]
-    tests = judge_together(sides, [None] * len(sides), [f"row {place}" for place, _, _ in known])
+    peaks = [[peaks_of([one.memory for one in side.records], OF_THE_RUN) for side in pair] for pair in pairs]
+    known = [place for place, (before, after) in enumerate(peaks) if before[1] and before[0] == after[0]]
+    sides = [(_as_rates(before[1]), _as_rates(after[1])) for before, after in (peaks[place] for place in known)]
+    tests = judge_together(sides, [None] * len(sides), [f"row {place}" for place in known])
     found: list[ComparedMemory | None] = [None] * len(pairs)
-    for test, (place, before, after) in enumerate(known):
-        low, high = tests.bounds(test)
+    for test, place in enumerate(known):
+        (low, high), (meaning, before), (_, after) = tests.bounds(test), *peaks[place]
         found[place] = ComparedMemory(
-            of="reserved" if before[0] == "reserved" else "resident",
-            before_bytes=math.fsum(before[1]) / len(before[1]),
-            after_bytes=math.fsum(after[1]) / len(after[1]),
+            of="reserved" if meaning == "reserved" else "resident",
+            before_bytes=math.fsum(before) / len(before),
+            after_bytes=math.fsum(after) / len(after),
             ratio=tests.each[test].ratio,
             low=low,
             high=high,
@@ -289,10 +266,6 @@ _MORE_OR_LESS: dict[ComparisonVerdict, MemoryVerdict] = {
     "slower": "less",
     "not distinguishable": "not distinguishable",
 }
-
-
-def _peaks(side: Measured) -> tuple[str, tuple[int, ...]]:
-    return peaks_of([run.record.memory for run in side.runs.entries if run.record.throughput is not None], OF_THE_RUN)
 
 
 def _as_rates(peaks: Sequence[int]) -> tuple[RunSeconds, ...]:

@@ -2,11 +2,12 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from suite.bundle.record import Record
 from suite.report.comparing.model import Lack, Side, Unjudged
 from suite.report.facts.entry import Entry
 from suite.report.facts.machines import Hardware, assign_machines, hardware_of
@@ -34,6 +35,7 @@ _Setting = tuple[str, str, str]
 class Measured:
     row: Row
     runs: RowRuns
+    side: Side | None = None
 
     @property
     def manifest(self) -> Manifest:
@@ -45,6 +47,11 @@ class Measured:
         variant = f" ({self.row.variant})" if self.row.variant else ""
         return f"{self.row.backend} {self.row.size} {self.row.layout} on {ranks}{variant}"
 
+    @property
+    def records(self) -> list[Record]:
+        """Those with a rate."""
+        return [run.record for run in self.runs.entries if run.record.throughput is not None]
+
     @cached_property
     def hardware(self) -> Hardware | None:
         """As the report tells machines apart; null where no run told where it was."""
@@ -53,24 +60,27 @@ class Measured:
 
     @cached_property
     def settings(self) -> dict[str, Any]:
-        return settings_of(self.manifest)
+        """By their dotted names; of lists of lengths nothing, since workload and seed make them."""
+        body = self.manifest.model_dump(mode="json", by_alias=True)
+        body["work"] = {"samples": self.manifest.work.global_rollouts}
+        return {"layout": self.manifest.layout.label(), **dict(flattened(body, _NO_SETTING))}
 
 
 @dataclass
 class Pairs:
     """Rows of both sides by partner, and all that has none."""
 
-    paired: list[tuple[Measured, Measured]] = field(default_factory=list)
-    only: dict[Side, list[Measured]] = field(default_factory=lambda: {"before": [], "after": []})
-    ambiguous: list[tuple[list[Measured], list[Measured]]] = field(default_factory=list)
-    without_rate: dict[Side, list[Measured]] = field(default_factory=lambda: {"before": [], "after": []})
+    paired: list[tuple[Measured, Measured]]
+    only: list[Measured]
+    ambiguous: list[tuple[Sequence[Measured], Sequence[Measured]]]
+    without_rate: list[Measured]
 
 
-def measured_rows(entries: Sequence[Entry], with_suspect: bool = False) -> list[Measured]:
+def measured_rows(entries: Sequence[Entry], with_suspect: bool = False, side: Side | None = None) -> list[Measured]:
     entries = sorted(entries, key=lambda entry: (entry.record.run.id, entry.path))
     letters, _ = assign_machines(entries)
     groups = group_entries(entries, letters)
-    return [Measured(row, group) for row, group in zip(pool_rows(groups, with_suspect), groups, strict=True)]
+    return [Measured(row, group, side) for row, group in zip(pool_rows(groups, with_suspect), groups, strict=True)]
 
 
 def pair(before: Sequence[Measured], after: Sequence[Measured]) -> Pairs:
@@ -79,49 +89,31 @@ def pair(before: Sequence[Measured], after: Sequence[Measured]) -> Pairs:
     Where a side has several such rows, those pair that are alike in how they were measured too, then in machine,
     launcher, image and stack. What is left on one side alone has no partner, what is left on both is ambiguous.
     """
-    found = Pairs()
-    sides: dict[Side, Sequence[Measured]] = {"before": before, "after": after}
-    alike: dict[tuple, dict[Side, list[Measured]]] = defaultdict(lambda: {"before": [], "after": []})
-    for side, rows in sides.items():
-        found.without_rate[side] = [one for one in rows if not one.row.measured]
-        for one in rows:
-            if one.row.measured:
-                alike[_work(one)][side].append(one)
-    for group in alike.values():
-        _pair_alike(group["before"], group["after"], found)
+    found = Pairs([], [], [], [one for one in (*before, *after) if not one.row.measured])
+    measured = ([one for one in side if one.row.measured] for side in (before, after))
+    for alike in _by_key(_work, *measured):
+        left = [alike]
+        for closer in (_measuring, _place, None):
+            found.paired += [(first[0], second[0]) for first, second in left if len(first) == len(second) == 1]
+            left = [sides for sides in left if not len(sides[0]) == len(sides[1]) == 1]
+            before, after = ([one for sides in left for one in sides[place]] for place in (0, 1))
+            left = _by_key(closer, before, after) if closer else []
+        if before and after:
+            found.ambiguous.append((before, after))
+        else:
+            found.only += [*before, *after]
     found.paired.sort(key=lambda pair: pair[1].row.number)
     return found
 
 
-def _pair_alike(before: list[Measured], after: list[Measured], found: Pairs) -> None:
-    if len(before) == len(after) == 1:
-        found.paired.append((before[0], after[0]))
-        return
-    for closer in (_measuring, _place):
-        before, after = _pair_closer(before, after, closer, found)
-    if before and after:
-        found.ambiguous.append((before, after))
-    else:
-        found.only["before"] += before
-        found.only["after"] += after
-
-
-def _pair_closer(
-    before: list[Measured], after: list[Measured], closer: Callable[[Measured], tuple], found: Pairs
-) -> tuple[list[Measured], list[Measured]]:
-    """Pair what is alone on both sides by this key; what is left of each side."""
-    by_key: dict[tuple, tuple[list[Measured], list[Measured]]] = defaultdict(lambda: ([], []))
-    for place, rows in enumerate((before, after)):
+def _by_key(
+    key: Callable[[Measured], Hashable], *sides: Sequence[Measured]
+) -> list[tuple[list[Measured], list[Measured]]]:
+    found: dict[Hashable, tuple[list[Measured], list[Measured]]] = defaultdict(lambda: ([], []))
+    for place, rows in enumerate(sides):
         for one in rows:
-            by_key[closer(one)][place].append(one)
-    left: tuple[list[Measured], list[Measured]] = ([], [])
-    for first, second in by_key.values():
-        if len(first) == len(second) == 1:
-            found.paired.append((first[0], second[0]))
-        else:
-            left[0].extend(first)
-            left[1].extend(second)
-    return left
+            found[key(one)][place].append(one)
+    return list(found.values())
 
 
 def _work(one: Measured) -> tuple:
@@ -135,59 +127,51 @@ def _way(one: Measured) -> tuple:
     return (one.row.backend, one.row.layout, one.row.setting.track)
 
 
-def _measuring(one: Measured) -> tuple:
-    measure = one.manifest.measure
-    return tuple(sorted((name, repr(value)) for name, value in measure.model_dump(mode="json").items()))
+def _measuring(one: Measured) -> str:
+    return one.manifest.measure.model_dump_json()
 
 
 def _place(one: Measured) -> tuple:
     """As ``_measuring``, on the same kind of machine, in the same launch, with the same stack."""
-    return (*_measuring(one), one.hardware, one.runs.launch, tuple(sorted(one.manifest.stack_identity.items())))
+    return (_measuring(one), one.hardware, one.runs.launch, tuple(sorted(one.manifest.stack_identity.items())))
 
 
-def lacking(pairs: Pairs, other_work: dict[int, str]) -> Iterator[Unjudged]:
+def lacking(pairs: Pairs, alike: Sequence[tuple[Measured, Measured]]) -> Iterator[Unjudged]:
     """Rows that could not be paired, with what is nearest; one whose partner failed is told by that alone.
-    ``other_work``: by row's identity, what the row that looks like it did otherwise."""
-    everything = {"before": _all(pairs, "before"), "after": _all(pairs, "after")}
-    sides: tuple[tuple[Side, Side], ...] = (("before", "after"), ("after", "before"))
-    for side, other in sides:
-        lost = {_work(one) for one in pairs.without_rate[other]}
-        for place, one in enumerate(one for one in pairs.only[side] if _work(one) not in lost):
-            detail = other_work.get(id(one)) or (nearest(one, everything[other]) if place < _MOST_NEAREST else "")
+    ``alike``: those that look alike and did other work."""
+    other_work = {id(one): f"other work: {what_differs(*both)}" for both in alike for one in both}
+    everything = [*(one for both in pairs.paired for one in both), *pairs.only, *pairs.without_rate]
+    for side in ("before", "after"):
+        others = [one for one in everything if one.side != side]
+        lost = {_work(one) for one in pairs.without_rate if one.side != side}
+        alone = [one for one in pairs.only if one.side == side and _work(one) not in lost]
+        for place, one in enumerate(alone):
+            detail = other_work.get(id(one)) or (nearest(one, others) if place < _MOST_NEAREST else "")
             yield Unjudged(lack="no partner", side=side, name=one.name, detail=detail)
     for rows in pairs.ambiguous:
-        yield from _ambiguous(*rows)
-    for side, _ in sides:
-        for one in pairs.without_rate[side]:
-            kinds = _kinds(one.runs.entries)
-            detail = f"{one.row.without_rate}, {counted(one.row.runs, 'run')}{f': {kinds}' if kinds else ''}"
-            yield Unjudged(lack="failed", side=side, name=one.name, detail=detail)
+        yield Unjudged(lack="ambiguous", side=None, name=rows[0][0].name, detail=_ambiguous(*rows))
+    for one in pairs.without_rate:
+        kinds = _kinds(one.runs.entries)
+        detail = f"{one.row.without_rate}, {counted(one.row.runs, 'run')}{f': {kinds}' if kinds else ''}"
+        yield Unjudged(lack="failed", side=one.side, name=one.name, detail=detail)
 
 
-def _all(pairs: Pairs, side: Side) -> list[Measured]:
-    place = ("before", "after").index(side)
-    return [*(pair[place] for pair in pairs.paired), *pairs.only[side], *pairs.without_rate[side]]
-
-
-def _ambiguous(before: Sequence[Measured], after: Sequence[Measured]) -> Iterator[Unjudged]:
-    flat = [_how(one) for one in (*before, *after)]
-    names = dict.fromkeys(key for one in flat for key in one)
-    ways = [name for name in names if len({one.get(name) for one in flat}) > 1]
-    first, second = (" and ".join(_way_text(one, ways) for one in rows) for rows in (before, after))
-    detail = f"measured as {first} before, and as {second} after; name the bundles to compare"
-    yield Unjudged(lack="ambiguous", side=None, name=before[0].name, detail=detail)
-
-
-def _way_text(one: Measured, names: Sequence[str]) -> str:
-    how = _how(one)
-    shown = [f"{called(name)} {how.get(name, '-')}" for name in names[:_MOST_SETTINGS]]
-    return "(" + ", ".join(shown or ["machine " + one.runs.machine]) + ")"
-
-
-def _how(one: Measured) -> dict[str, str]:
-    packages = {f"{name} version": version for name, version in one.manifest.stack_identity.items()}
-    settings = {name: str(value) for name, value in one.settings.items()}
-    return {**settings, **one.runs.launch.settings(), **packages, "machine": one.runs.machine}
+def _ambiguous(before: Sequence[Measured], after: Sequence[Measured]) -> str:
+    """In which ways each side was measured."""
+    how = [
+        {
+            **{name: str(value) for name, value in one.settings.items()},
+            **one.runs.launch.settings(),
+            **{f"{name} version": version for name, version in one.manifest.stack_identity.items()},
+            "machine": one.runs.machine,
+        }
+        for one in (*before, *after)
+    ]
+    names = dict.fromkeys(key for one in how for key in one)
+    differing = [name for name in names if len({one.get(name) for one in how}) > 1][:_MOST_SETTINGS] or ["machine"]
+    ways = ["(" + ", ".join(f"{called(name)} {one.get(name, '-')}" for name in differing) + ")" for one in how]
+    first, second = " and ".join(ways[: len(before)]), " and ".join(ways[len(before) :])
+    return f"measured as {first} before, and as {second} after; name the bundles to compare"
 
 
 def _kinds(runs: Sequence[Entry]) -> str:
@@ -197,11 +181,9 @@ def _kinds(runs: Sequence[Entry]) -> str:
 
 def lacking_of(before: Measured, after: Measured, with_suspect: bool) -> Iterator[Unjudged]:
     """What keeps a row that has a partner from being judged, or from being taken as it is."""
-    same = copies(before, after)
-    if same:
+    if same := copies(before, after):
         yield Unjudged(lack="copies", side=None, name=after.name, detail=same)
-    sides: tuple[tuple[Side, Measured], ...] = (("before", before), ("after", after))
-    for side, one in sides:
+    for one in (before, after):
         details: dict[Lack, str] = {}
         if len(one.row.measured) < _LEAST_RUNS:
             details["one run"] = f"one run with a rate; at least {_LEAST_RUNS} a side tell the spread between runs"
@@ -209,24 +191,21 @@ def lacking_of(before: Measured, after: Measured, with_suspect: bool) -> Iterato
         if lost:
             details["failed"] = f"{len(lost)} of {counted(one.row.runs, 'run')}: {_kinds(lost) or 'unknown'}"
         counts_all = with_suspect or any(takes_suspect(run.manifest) for run in one.runs.entries)
-        sound = ("valid", "suspect") if counts_all else ("valid",)
         found = [run.record.validity for run in one.runs.entries]
-        doubted = [each for each in found if each is not None and each.status not in sound]
+        doubted = [each for each in found if each and each.status not in ("valid", "suspect" * counts_all)]
         if doubted:
             reasons = "; ".join(dict.fromkeys(reason for each in doubted for reason in each.reasons))
             details["suspect"] = f"{len(doubted)} of {one.row.runs} runs: {reasons or 'no reason told'}"
         for lack, detail in details.items():
-            yield Unjudged(lack=lack, side=side, name=one.name, detail=detail)
+            yield Unjudged(lack=lack, side=one.side, name=one.name, detail=detail)
 
 
 def copies(before: Measured, after: Measured) -> str | None:
     """What shows that runs of this pair are no repeats: no two last the same to the last digit. Null where nothing."""
     first, second = ([run.seconds for run in side.row.measured] for side in (before, after))
-    shared = len(set(first) & set(second))
-    if shared:
+    if shared := len(set(first) & set(second)):
         return f"{counted(shared, 'run')} on both sides: equal seconds to the last digit"
-    twice = sum(len(runs) - len(set(runs)) for runs in (first, second))
-    if twice:
+    if twice := sum(len(runs) - len(set(runs)) for runs in (first, second)):
         return f"{counted(twice, 'run')} with the seconds of another to the last digit: copies, no repeats"
     if any(len(runs) > 1 and len({math.fsum(seconds) for seconds in runs}) == 1 for runs in (first, second)):
         return "all runs of a side last the same to the last digit: no spread, which no clock gives"
@@ -236,9 +215,10 @@ def copies(before: Measured, after: Measured) -> str | None:
 def look_alikes(pairs: Pairs) -> list[tuple[Measured, Measured]]:
     """Rows without a partner that look like one of the other side: of one name, on as many ranks, by the same stack."""
     waiting: dict[tuple, list[Measured]] = defaultdict(list)
-    for one in pairs.only["after"]:
+    before, after = ([one for one in pairs.only if one.side == side] for side in ("before", "after"))
+    for one in after:
         waiting[_appearance(one)].append(one)
-    return [(one, waiting[_appearance(one)].pop(0)) for one in pairs.only["before"] if waiting.get(_appearance(one))]
+    return [(one, waiting[_appearance(one)].pop(0)) for one in before if waiting.get(_appearance(one))]
 
 
 def _appearance(one: Measured) -> tuple:
@@ -249,12 +229,10 @@ def _appearance(one: Measured) -> tuple:
 def what_differs(before: Measured, after: Measured) -> str:
     """The kind of work, the workload, the samples, what trainers counted, or else each setting."""
     one, other = before.row, after.row
-    pairs = (
-        (one.work.text, other.work.text),
-        (f"workload {one.workload}", f"workload {other.workload}"),
-        (f"{one.samples_per_iteration} samples", f"{other.samples_per_iteration} samples"),
+    words = (
+        (row.work.text, f"workload {row.workload}", f"{row.samples_per_iteration} samples") for row in (one, other)
     )
-    for first, second in pairs:
+    for first, second in zip(*words, strict=True):
         if first != second:
             return f"{first} / {second}"
     if done_otherwise(one) != done_otherwise(other):
@@ -294,25 +272,15 @@ def differing_settings(one: Measured, other: Measured) -> list[_Setting]:
             names = [name for name in names if name == named or not name.startswith(f"{part}.")]
     if all(name == "workload.name" for name in names if name.startswith("workload.")):
         names = [name for name in names if name != "workload.name"]
-    return [(name, _short(first.get(name)), _short(second.get(name))) for name in names]
-
-
-def settings_of(manifest: Manifest) -> dict[str, Any]:
-    """Every setting by its dotted name; of lists of lengths nothing, since workload and seed make them."""
-    body = manifest.model_dump(mode="json", by_alias=True)
-    body["work"] = {"samples": manifest.work.global_rollouts}
-    return {"layout": manifest.layout.label(), **dict(flattened(body, _NO_SETTING))}
+    texts = ((str("-" if (value := side.get(name)) is None else value) for name in names) for side in (first, second))
+    short = ([text if len(text) <= 60 else f"{text[:57]}..." for text in side] for side in texts)
+    return list(zip(names, *short, strict=True))
 
 
 def called(setting: str) -> str:
     """What a reader calls a setting: ``measure.iterations`` iterations, ``backend.name`` the backend."""
     part, _, name = setting.rpartition(".")
     return part if name == "name" else name
-
-
-def _short(value: Any) -> str:
-    text = "-" if value is None else str(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def _listed(settings: Sequence[_Setting]) -> str:

@@ -1,10 +1,9 @@
 """What the runs of one row cost together (time by phase, utilisation, memory, energy), and what a planner expected."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from suite.bundle.facts import positive
+from suite.bundle.facts import inner, positive
 from suite.bundle.parts import Peaks
 from suite.bundle.record import Memory, Record
 from suite.spec.phases import ALL, ALL_NAMES
@@ -95,9 +94,10 @@ class EnergyUse:
     reasons: tuple[str, ...]
 
 
-def over_time(records: Sequence[Record], read: Callable[[Record], float | None]) -> float | None:
-    """Total over total: the harmonic mean, weighted by iterations. Null where a run does not know its rate."""
-    known = [(rate, record.steady_state.iterations) for record in records if (rate := read(record))]
+def over_time(records: Sequence[Record], name: str) -> float | None:
+    """A field of ``compute``, total over total: the harmonic mean, weighted by iterations. Null where a run does not
+    know it."""
+    known = [(rate, record.steady_state.iterations) for record in records if (rate := getattr(record.compute, name, 0))]
     if not known or len(known) < len(records):
         return None
     return sum(weight for _, weight in known) / sum(weight / rate for rate, weight in known)
@@ -129,13 +129,12 @@ def phases_of(records: Sequence[Record]) -> tuple[PhaseCost, ...]:
 
 def phase_seconds_of(records: Sequence[Record]) -> tuple[dict[str, tuple[float, ...]], ...]:
     """Of runs in turns, seconds of each timed phase in every counted iteration; empty where one was alone."""
-    if not all(record.turns for record in records):
-        return ()
-    return tuple(
+    known = tuple(
         {name: tuple(seconds[index] for index in record.counted) for name, seconds in record.turns.phases.items()}
         for record in records
         if record.turns
     )
+    return known if len(known) == len(records) else ()
 
 
 def parts_of(records: Sequence[Record], whole: float) -> tuple[PhaseCost, ...]:
@@ -152,14 +151,11 @@ def _costs(
     weights = [record.steady_state.iterations for record in records]
     pooled = {name: pooled_mean(seconds, weights) for name, seconds in found.items()} if sum(weights) else {}
     total = sum(interval.value for interval in pooled.values()) if whole is None else whole
-    if not total:
-        return ()
     is_whole = not any(record.run.layout.asynchronous for record in records)
-    costs = []
-    for name, interval in pooled.items():
-        share = interval.value / total if is_whole else None
-        costs.append(PhaseCost(name, interval.value, share, interval.low, interval.high, found[name]))
-    return tuple(costs)
+    return tuple(
+        PhaseCost(name, one.value, one.value / total if is_whole else None, one.low, one.high, found[name])
+        for name, one in (pooled.items() if total else ())
+    )
 
 
 def idle_of(records: Sequence[Record], whole: float) -> Idle | None:
@@ -179,21 +175,22 @@ def idle_of(records: Sequence[Record], whole: float) -> Idle | None:
 
 def work_differences_of(records: Sequence[Record]) -> tuple[str, ...]:
     """What the runs' workers do otherwise than the suite's own iteration, each sentence once."""
-    lists = [(record.environment.worker or {}).get("work_differences") for record in records]
-    return tuple(
-        dict.fromkeys(text for texts in lists if isinstance(texts, list) for text in texts if type(text) is str)
-    )
+    return tuple(dict.fromkeys(text for record in records for text in texts_of(record, "work_differences")))
+
+
+def texts_of(record: Record, name: str) -> list[str]:
+    """Those of a list that rank 0 told among its facts."""
+    texts = inner(record.environment.worker, name)
+    return [text for text in texts if isinstance(text, str)] if isinstance(texts, list) else []
 
 
 def lacking_phases_of(records: Sequence[Record]) -> tuple[tuple[str, str], ...]:
     """Phases that the runs' workers say they do not have, each with the first reason that is told."""
     found: dict[str, str] = {}
-    for record in records:
-        known = (record.environment.worker or {}).get("lacking_phases")
-        for name, why in known.items() if isinstance(known, dict) else ():
-            if name in ALL_NAMES and type(why) is str:
-                found.setdefault(name, why)
-    return tuple(sorted(found.items()))
+    for record in reversed(records):
+        known = inner(record.environment.worker, "lacking_phases")
+        found |= known if isinstance(known, dict) else {}
+    return tuple(sorted((name, why) for name, why in found.items() if name in ALL_NAMES and type(why) is str))
 
 
 def memory_of(records: Sequence[Record]) -> MemoryUse | None:
@@ -205,13 +202,13 @@ def memory_of(records: Sequence[Record]) -> MemoryUse | None:
         return None
     floor = memories[0].floor if meaning in OF_THE_RUN else None
     retries = [memory.allocation_retries for memory in memories if memory.allocation_retries is not None]
-    on_gpu = meaning == "reserved"
+    beside = memories if meaning == "reserved" else []
     return MemoryUse(
         peak_bytes=max(peaks),
         run_peak_bytes=pooled_mean(peaks, [1.0] * len(peaks)),
         peak_is=meaning,
-        allocated_bytes=_greatest(memories, "peak_allocated_bytes") if on_gpu else None,
-        device_bytes=_greatest(memories, "peak_device_bytes") if on_gpu else None,
+        allocated_bytes=max(peaks_of(beside, ["resident"])[1], default=None),
+        device_bytes=max(peaks_of(beside, ["whole device"])[1], default=None),
         floor_bytes=floor.bytes if floor else None,
         floor_phase=floor.phase if floor else None,
         efficiency=floor.bytes / max(peaks) if floor else None,
@@ -253,23 +250,17 @@ def _memory_by_phase(memories: Sequence[Memory]) -> tuple[PhaseMemory, ...]:
     return tuple(found)
 
 
-def _greatest(memories: Sequence[Memory], field: str) -> int | None:
-    """Null where one run does not know it."""
-    peaks = [getattr(memory, field) for memory in memories]
-    return None if None in peaks else max(peaks)
-
-
 def energy_of(records: Sequence[Record]) -> EnergyUse | None:
     measured = [record.energy for record in records if record.energy is not None]
     if not measured:
         return None
-    joules = [energy.joules for energy in measured]
+    joules = [energy.joules for energy in measured if energy.joules is not None]
     samples = sum(
         record.counts.samples * record.steady_state.iterations for record in records if record.energy and record.counts
     )
-    whole = len(measured) == len(records) and None not in joules and samples > 0
+    whole = len(joules) == len(records) and samples > 0
     return EnergyUse(
-        joules_per_sample=sum(joule for joule in joules if joule is not None) / samples if whole else None,
+        joules_per_sample=sum(joules) / samples if whole else None,
         valid=whole and all(energy.valid for energy in measured),
         reasons=tuple(sorted({reason for energy in measured for reason in energy.reasons})),
     )
@@ -286,17 +277,13 @@ class Expected:
 
 def expected_of(records: Sequence[Record]) -> Expected | None:
     """As stored, the same for all repeats."""
-    return next((found for found in (_expected(record.predicted or {}) for record in records) if found), None)
-
-
-def _expected(body: Mapping[str, Any]) -> Expected | None:
-    value, low, high = (positive(body.get(name)) for name in ("samples_per_second", "low", "high"))
-    if value is None:
-        return None
-    bounded = low is not None and high is not None and low <= value <= high
-    phases = body.get("phases")
-    known = {name: positive(seconds) for name, seconds in phases.items()} if isinstance(phases, Mapping) else {}
-    return Expected(
-        Interval(value, low, high) if bounded else Interval(value, None, None),
-        tuple((name, seconds) for name, seconds in known.items() if seconds is not None),
-    )
+    for body in (record.predicted or {} for record in records):
+        value, low, high = (positive(body.get(name)) for name in ("samples_per_second", "low", "high"))
+        if value is None:
+            continue
+        bounded = low is not None and high is not None and low <= value <= high
+        rate = Interval(value, low, high) if bounded else Interval(value, None, None)
+        phases = body.get("phases")
+        known = phases.items() if isinstance(phases, Mapping) else ()
+        return Expected(rate, tuple((name, found) for name, seconds in known if (found := positive(seconds))))
+    return None

@@ -51,11 +51,6 @@ class Setting:
     asynchronous: bool = False
     clock: str = SUITE_CLOCK
 
-    @property
-    def order(self) -> str:
-        """How generation and training follow each other, in a word."""
-        return "asynchronous" if self.asynchronous else "synchronous"
-
 
 @dataclass(frozen=True)
 class BundleDigest:

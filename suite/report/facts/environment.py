@@ -14,19 +14,10 @@ from suite.spec.base import Frozen
 FactKind = Literal["machine", "version", "launch", "setting", "state", "host"]
 #: Measured figures of both sides that are within this factor of each other say nothing.
 _ALIKE = 1.25
-#: A load below this share of the processors tells nothing: the run's own start and the run before it are in it.
-_QUIET = 1.0
-
-IMAGE = "image"
+#: How a fact is read off a record; empty text where it is not told.
 Reader = Callable[[Record], str]
-
-
-class FactReader(NamedTuple):
-    """How one fact is read off a record; empty text where it is not told."""
-
-    name: str
-    kind: FactKind
-    read: Reader
+#: Name, kind, and distinct values before and after.
+FactOfBoth = tuple[str, FactKind, tuple[str, ...], tuple[str, ...]]
 
 
 class Figure(NamedTuple):
@@ -40,7 +31,7 @@ class Figure(NamedTuple):
     least: float = 0.0
 
 
-def fact_text(value: Any) -> str:
+def _text(value: Any) -> str:
     """A scalar or a list of scalars as text; empty for null and for anything else."""
     if isinstance(value, list) and all(isinstance(one, (str, int)) for one in value):
         return ".".join(str(one) for one in value)
@@ -49,12 +40,12 @@ def fact_text(value: Any) -> str:
 
 def worker(*names: str) -> Reader:
     """Of a fact that rank 0 told of where it ran."""
-    return lambda record: fact_text(inner(record.environment.worker, *names))
+    return lambda record: _text(inner(record.environment.worker, *names))
 
 
 def driver(*names: str) -> Reader:
     """Of a fact of environment.json."""
-    return lambda record: fact_text(inner(record.environment.driver, *names))
+    return lambda record: _text(inner(record.environment.driver, *names))
 
 
 def _figure(*names: str) -> Callable[[Record], float | None]:
@@ -65,10 +56,16 @@ def _figure(*names: str) -> Callable[[Record], float | None]:
     return read
 
 
-def _bytes(*names: str) -> Reader:
-    """In GiB, to a digit behind the point: kernels of one machine do not always keep the same few pages."""
+def _load(record: Record) -> float | None:
+    """Per processor that the rank may use."""
+    load, cpus = _figure("idle", "load")(record), positive(inner(record.environment.worker, "idle", "cpus"))
+    return None if load is None or cpus is None else load / cpus
+
+
+def in_gib(*names: str, show: Callable[[float], str] = "{:.1f}".format) -> Reader:
+    """To a digit behind the point: kernels of one machine do not always keep the same few pages."""
     read = _figure(*names)
-    return lambda record: "" if (size := read(record)) is None else f"{size / GIB:.1f} GiB"
+    return lambda record: "" if (size := read(record)) is None else f"{show(size / GIB)} GiB"
 
 
 def commit_of(record: Record) -> str:
@@ -77,34 +74,25 @@ def commit_of(record: Record) -> str:
     return f"{commit[:12]}{' with changes' if changed else ''}" if commit else ""
 
 
-def _variables(record: Record) -> dict[str, str]:
-    """What the environment of the ranks sets for their libraries; without paths and devices, which launches choose."""
-    found = inner(record.environment.worker, "variables")
-    known = {name: fact_text(value) for name, value in found.items()} if isinstance(found, Mapping) else {}
-    return {name: value for name, value in known.items() if "/" not in value and not name.endswith("VISIBLE_DEVICES")}
-
-
 def packages_of(record: Record) -> dict[str, str]:
-    found = inner(record.environment.worker, "packages")
-    return {name: fact_text(version) for name, version in found.items()} if isinstance(found, Mapping) else {}
+    return {name: _text(version) for name, version in _told(record, "packages")}
 
 
-def _code(record: Record) -> dict[str, str]:
-    """``0.19.8 62b72323 (commit 3340c2f3a1b2 with changes, editable)``, by package."""
-    found = inner(record.environment.worker, "code")
-    known = found if isinstance(found, Mapping) else {}
-    return {f"{name} code": _identity(packages_of(record).get(name, ""), one) for name, one in known.items()}
+def _told(record: Record, part: str) -> Iterable[tuple[str, Any]]:
+    found = inner(record.environment.worker, part)
+    return found.items() if isinstance(found, Mapping) else ()
 
 
 def _identity(version: str, code: Any) -> str:
-    commit = fact_text(inner(code, "commit"))[:12]
+    """``0.19.8 62b72323 (commit 3340c2f3a1b2 with changes, editable)``: of a package."""
+    commit = _text(inner(code, "commit"))[:12]
     words = [f"commit {commit}{' with changes' if inner(code, 'changed') is True else ''}"] if commit else []
     words += ["editable"] if inner(code, "editable") is True else []
     more = f" ({', '.join(words)})" if words else ""
-    return f"{version} {fact_text(inner(code, 'digest'))[:8]}{more}"
+    return f"{version} {_text(inner(code, 'digest'))[:8]}{more}"
 
 
-def _with_unit(unit: str, *names: str) -> Reader:
+def with_unit(unit: str, *names: str) -> Reader:
     return lambda record: f"{text} {unit}" if (text := worker(*names)(record)) else ""
 
 
@@ -158,51 +146,46 @@ def _counted(texts: Iterable[str]) -> str:
     return "; ".join(f"{count} x {text}" for text, count in counts.most_common(3))
 
 
-READERS: tuple[FactReader, ...] = (
-    FactReader("device", "machine", lambda it: "CPU" if it.run.device == "cpu" else worker("device", "name")(it)),
-    FactReader("devices of the host", "machine", worker("device", "count")),
-    FactReader("device memory", "machine", _bytes("device", "memory_bytes")),
-    FactReader("CPU", "machine", worker("cpu", "model")),
-    FactReader("cores", "machine", worker("cpu", "cores")),
-    FactReader("hardware threads", "machine", worker("cpu", "threads")),
-    FactReader("host memory", "machine", _bytes("memory_bytes")),
-    FactReader("NVLinks", "machine", lambda record: "".join(link_kinds(record)[:1])),
-    FactReader("network adapters", "machine", adapters_text),
-    FactReader("top clock", "machine", _with_unit("MHz", "idle", "sm_clock_mhz_max")),
-    FactReader("power limit", "machine", _with_unit("W", "idle", "power_limit_watts")),
-    FactReader("driver", "version", worker("driver")),
-    FactReader("CUDA", "version", worker("cuda")),
-    FactReader("NCCL", "version", worker("nccl")),
-    FactReader("kernel", "version", worker("kernel")),
-    FactReader("Python", "version", worker("python")),
-    FactReader("suite", "version", driver("suite_version")),
-    FactReader("suite's commit", "version", commit_of),
-    FactReader(IMAGE, "version", lambda record: launch_setting_of(record).image or "none"),
-    FactReader("launcher", "launch", lambda record: record.run.launcher or ""),
-    FactReader("runs at once", "launch", lambda record: str(launch_setting_of(record).at_once or "")),
-    FactReader("container runtime", "launch", driver("engine", "name")),
-    FactReader("container runtime's version", "version", driver("engine", "version")),
-    FactReader("torch threads", "setting", worker("threads", "torch")),
-    FactReader("usable CPUs", "machine", worker("threads", "cpus")),
-    FactReader("CPUs of a rank", "launch", worker("affinity", "cpus")),
-    FactReader("allocator", "setting", worker("allocator", "backend")),
-    FactReader("TF32", "setting", worker("allow_tf32")),
-    FactReader("held down by", "state", worker("idle", "throttle_reasons")),
-    FactReader("host", "host", worker("host")),
+_READERS: tuple[tuple[str, FactKind, Reader], ...] = (
+    ("device", "machine", lambda it: "CPU" if it.run.device == "cpu" else worker("device", "name")(it)),
+    ("devices of the host", "machine", worker("device", "count")),
+    ("device memory", "machine", in_gib("device", "memory_bytes")),
+    ("CPU", "machine", worker("cpu", "model")),
+    ("cores", "machine", worker("cpu", "cores")),
+    ("hardware threads", "machine", worker("cpu", "threads")),
+    ("host memory", "machine", in_gib("memory_bytes")),
+    ("NVLinks", "machine", lambda record: "".join(link_kinds(record)[:1])),
+    ("network adapters", "machine", adapters_text),
+    ("top clock", "machine", with_unit("MHz", "idle", "sm_clock_mhz_max")),
+    ("power limit", "machine", with_unit("W", "idle", "power_limit_watts")),
+    ("driver", "version", worker("driver")),
+    ("CUDA", "version", worker("cuda")),
+    ("NCCL", "version", worker("nccl")),
+    ("kernel", "version", worker("kernel")),
+    ("Python", "version", worker("python")),
+    ("suite", "version", driver("suite_version")),
+    ("suite's commit", "version", commit_of),
+    ("image", "version", lambda record: launch_setting_of(record).image or "none"),
+    ("launcher", "launch", lambda record: record.run.launcher or ""),
+    ("runs at once", "launch", lambda record: str(launch_setting_of(record).at_once or "")),
+    ("container runtime", "launch", driver("engine", "name")),
+    ("container runtime's version", "version", driver("engine", "version")),
+    ("torch threads", "setting", worker("threads", "torch")),
+    ("usable CPUs", "machine", worker("threads", "cpus")),
+    ("CPUs of a rank", "launch", worker("affinity", "cpus")),
+    ("allocator", "setting", worker("allocator", "backend")),
+    ("TF32", "setting", worker("allow_tf32")),
+    ("held down by", "state", worker("idle", "throttle_reasons")),
+    ("host", "host", worker("host")),
 )
-
-
-def _load(record: Record) -> float | None:
-    """Per processor that the rank may use."""
-    load, cpus = _figure("idle", "load")(record), positive(inner(record.environment.worker, "idle", "cpus"))
-    return None if load is None or cpus is None else load / cpus
 
 
 #: What simple kernels reached on the device before the run.
 PRODUCT = Figure("measured matrix product", "TFLOP/s", 1e12, _figure("ceilings", "matmul_flops"))
 COPY = Figure("measured copy", "GB/s", 1e9, _figure("ceilings", "copy_bytes_per_second"))
-FIGURES: tuple[Figure, ...] = (
-    Figure("load per CPU at the start", "", 1, _load, _QUIET),
+_FIGURES: tuple[Figure, ...] = (
+    # less than one tells nothing: the run's own start and the run before it are in it
+    Figure("load per CPU at the start", "", 1, _load, 1.0),
     Figure("clock before the run", "MHz", 1, _figure("idle", "sm_clock_mhz")),
     PRODUCT,
     COPY,
@@ -214,11 +197,19 @@ def facts_of(records: Sequence[Record], ids: Mapping[str, str]) -> dict[str, tup
     own. ``ids``: of images that are named by digest (``image_ids``)."""
     found: dict[str, tuple[FactKind, set[str]]] = {}
     for record in records:
-        known: list[tuple[str, FactKind, str]] = [(one.name, one.kind, one.read(record)) for one in READERS]
-        known += [(name, "version", version) for name, version in {**_code(record), **packages_of(record)}.items()]
-        known += [(name, "setting", value) for name, value in _variables(record).items()]
+        known: list[tuple[str, FactKind, str]] = [(name, kind, read(record)) for name, kind, read in _READERS]
+        packages = packages_of(record)
+        code = {f"{name} code": _identity(packages.get(name, ""), one) for name, one in _told(record, "code")}
+        known += [(name, "version", version) for name, version in {**code, **packages}.items()]
+        variables = ((name, _text(value)) for name, value in _told(record, "variables"))
+        # without paths and devices, which launches choose
+        known += [
+            (name, "setting", value)
+            for name, value in variables
+            if "/" not in value and not name.endswith("VISIBLE_DEVICES")
+        ]
         for name, kind, value in known:
-            if name == IMAGE:
+            if name == "image":
                 value = short_image(ids.get(value, value))
             if value:
                 found.setdefault(name, (kind, set()))[1].add(value)
@@ -226,19 +217,12 @@ def facts_of(records: Sequence[Record], ids: Mapping[str, str]) -> dict[str, tup
 
 
 def _apart(figure: Figure, before: Sequence[float], after: Sequence[float]) -> bool:
-    """Whether the middle halves of both sides lie apart, and their medians by more than a quarter."""
+    """Whether the middle halves of both sides (of few values all) lie apart, and their medians by over a quarter."""
     if not before or not after:
         return False
-    first, second = (sorted(max(value, figure.least) for value in values) for values in (before, after))
-    overlapping = _middle(first)[0] <= _middle(second)[1] and _middle(second)[0] <= _middle(first)[1]
-    low, high = sorted((median(first), median(second)))
-    return not overlapping and (low <= 0 or high / low > _ALIKE)
-
-
-def _middle(values: Sequence[float]) -> tuple[float, float]:
-    """Bounds of the middle half of sorted values; of few values all of them."""
-    left_out = len(values) // 4
-    return values[left_out], values[-1 - left_out]
+    lower, higher = sorted((sorted(max(one, figure.least) for one in side) for side in (before, after)), key=median)
+    overlapping = higher[len(higher) // 4] <= lower[-1 - len(lower) // 4]
+    return not overlapping and (median(lower) <= 0 or median(higher) / median(lower) > _ALIKE)
 
 
 def figure_text(figure: Figure, values: Sequence[float], digits: int = 3) -> str:
@@ -258,15 +242,14 @@ class EnvironmentDifference(Frozen):
 
 def environment_differences(before: Sequence[Record], after: Sequence[Record]) -> tuple[EnvironmentDifference, ...]:
     """Over all records of each side, in the order in which a report lists the facts."""
-    found = [(name, kind, ", ".join(old), ", ".join(new)) for name, kind, old, new in facts_of_both(before, after)]
-    found += [(name, "state", old, new) for name, old, new in figures_apart(before, after)]
-    differing = [EnvironmentDifference(name=name, kind=kind, before=old, after=new) for name, kind, old, new in found]
-    return tuple(one for one in differing if one.before != one.after)
+    return tuple(
+        EnvironmentDifference(name=name, kind=kind, before=", ".join(old), after=", ".join(new))
+        for name, kind, old, new in (*facts_of_both(before, after), *figures_apart(before, after))
+        if old != new
+    )
 
 
-def facts_of_both(
-    before: Sequence[Record], after: Sequence[Record]
-) -> Iterator[tuple[str, FactKind, tuple[str, ...], tuple[str, ...]]]:
+def facts_of_both(before: Sequence[Record], after: Sequence[Record]) -> Iterator[FactOfBoth]:
     ids = image_ids((*before, *after))
     first, second = facts_of(before, ids), facts_of(after, ids)
     for name in dict.fromkeys((*first, *second)):
@@ -275,9 +258,9 @@ def facts_of_both(
         yield name, kind, old, new
 
 
-def figures_apart(before: Sequence[Record], after: Sequence[Record]) -> Iterator[tuple[str, str, str]]:
+def figures_apart(before: Sequence[Record], after: Sequence[Record]) -> Iterator[FactOfBoth]:
     """Measured figures of the machine that are others on the second side, as text."""
-    for figure in FIGURES:
+    for figure in _FIGURES:
         old, new = ([one for one in map(figure.read, side) if one is not None] for side in (before, after))
         if _apart(figure, old, new):
-            yield figure.name, figure_text(figure, old, 2), figure_text(figure, new, 2)
+            yield figure.name, "state", (figure_text(figure, old, 2),), (figure_text(figure, new, 2),)

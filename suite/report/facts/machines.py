@@ -7,22 +7,24 @@ from string import ascii_uppercase
 
 from suite.bundle.facts import inner
 from suite.bundle.record import Record
+from suite.report.facts.costs import texts_of
 from suite.report.facts.entry import Entry
 from suite.report.facts.environment import (
     COPY,
     PRODUCT,
-    Figure,
     Reader,
     adapters_text,
     commit_of,
     driver,
     figure_text,
+    in_gib,
     link_kinds,
     links_text,
     packages_of,
+    with_unit,
     worker,
 )
-from suite.report.formatting.numbers import GIB, counted, number
+from suite.report.formatting.numbers import counted, number
 
 #: Most distinct values of one fact that are written out.
 _MOST_VALUES = 4
@@ -30,6 +32,8 @@ _MOST_PACKAGES = 60
 _UNKNOWN_MACHINE = "?"
 _PRECISIONS = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
 
+_DEVICE_MEMORY = in_gib("device", "memory_bytes", show=number)
+_CPU = (worker("cpu", "model"), with_unit("cores", "cpu", "cores"), with_unit("threads", "cpu", "threads"))
 #: What the hardware is, as far as it decides about speed: device, then processor where that is the device, else links.
 Hardware = tuple[str, ...]
 
@@ -44,6 +48,8 @@ class Fact:
 
 @dataclass(frozen=True)
 class Machine:
+    """``device_memory_bytes``: the least that any run's accelerator has; null on a CPU."""
+
     letter: str
     is_cpu: bool
     name: str
@@ -87,15 +93,15 @@ def hardware_of(record: Record) -> Hardware | None:
     if record.environment.worker is None:
         return None
     if record.run.device == "cpu":
-        return ("cpu", *_cpu_facts(record))
-    return ("cuda", worker("device", "name")(record), _gib(record, "device", "memory_bytes"), *link_kinds(record))
+        return ("cpu", *(read(record) for read in _CPU))
+    return ("cuda", worker("device", "name")(record), _DEVICE_MEMORY(record), *link_kinds(record))
 
 
 def _machine(letter: str, records: Sequence[Record]) -> Machine:
     readers: tuple[tuple[str, Reader], ...] = (
         ("device", _device),
         ("CPU", _cpu),
-        ("host memory", lambda record: _with_unit(_gib(record, "memory_bytes"), "GiB")),
+        ("host memory", in_gib("memory_bytes", show=number)),
         ("links", links_text),
         ("network adapters", adapters_text),
         ("host", worker("host")),
@@ -108,7 +114,10 @@ def _machine(letter: str, records: Sequence[Record]) -> Machine:
         ("CUDA", worker("cuda")),
         ("NCCL", worker("nccl")),
         ("Python", worker("python")),
-        ("suite", _suite),
+        (
+            "suite",
+            lambda it: _listed(driver("suite_version")(it), f"commit {commit}" if (commit := commit_of(it)) else ""),
+        ),
     )
     keys = [(id(record.environment), record.run.device, record.run.launcher) for record in records]
     alike = dict(zip(keys, records, strict=True))  # many runs share one environment, and its texts are made once
@@ -117,33 +126,23 @@ def _machine(letter: str, records: Sequence[Record]) -> Machine:
         texts = {key: reader(record) for key, record in alike.items()}
         facts.append(Fact(name, _values([texts[key] for key in keys])))
     facts += _packages(records) + _ceilings(records)
+    names = (_cpu(one) if one.run.device == "cpu" else worker("device", "name")(one) for one in records)
+    cuda = [record for record in records if record.run.device == "cuda"]
+    sizes = [inner(record.environment.worker, "device", "memory_bytes") for record in cuda]
     return Machine(
         letter=letter,
         is_cpu=all(record.run.device == "cpu" for record in records),
-        name=_name(records),
+        name=next(filter(None, names), "unknown hardware"),
         runs=len(records),
-        device_memory_bytes=_device_memory(records),
+        device_memory_bytes=min((size for size in sizes if type(size) is int and size > 0), default=None),
         facts=tuple(fact for fact in facts if fact.values),
         notes=_notes(records),
     )
 
 
-def _device_memory(records: Sequence[Record]) -> int | None:
-    """The least that any run's accelerator has; null on a CPU."""
-    cuda = [record for record in records if record.run.device == "cuda"]
-    found = [inner(record.environment.worker, "device", "memory_bytes") for record in cuda]
-    return min((size for size in found if type(size) is int and size > 0), default=None)
-
-
-def _name(records: Sequence[Record]) -> str:
-    """The accelerator, or the processor where the ranks ran on that."""
-    names = (_cpu(one) if one.run.device == "cpu" else worker("device", "name")(one) for one in records)
-    return next(filter(None, names), "unknown hardware")
-
-
 def _values(values: Sequence[str]) -> tuple[str, ...]:
     """Distinct ones, most frequent first; of several each with its number of runs."""
-    found = sorted(Counter(value for value in values if value).items(), key=lambda item: (-item[1], item[0]))
+    found = Counter(sorted(filter(None, values))).most_common()
     if len(found) <= 1:
         return tuple(value for value, _ in found)
     shown = [f"{value} ({counted(runs, 'run')})" for value, runs in found[:_MOST_VALUES]]
@@ -166,30 +165,24 @@ def _ceilings(records: Sequence[Record]) -> list[Fact]:
     for figure in (PRODUCT, COPY):
         by_runs: dict[str, list[float]] = defaultdict(list)
         for record in records:
-            value = figure.read(record)
-            if value is not None:
-                by_runs[_runs_of(record, figure)].append(value)
+            precision = record.run.precision
+            dtype = worker("ceilings", "matmul_dtype")(record) if figure is PRODUCT else ""
+            measured = _PRECISIONS.get(dtype, precision)
+            # the product's was another one in older runs
+            runs = f"{precision} runs" if measured == precision else f"in {measured}, {precision} runs"
+            if (value := figure.read(record)) is not None:
+                by_runs[runs].append(value)
         for runs, rates in sorted(by_runs.items()):
             text = f"{figure_text(figure, rates)}, {counted(len(rates), 'run')}"
             facts.append(Fact(f"{figure.name} ({runs})", (text,)))
     return facts
 
 
-def _runs_of(record: Record, figure: Figure) -> str:
-    """``bf16 runs``; with the dtype of the product where that is another one, as it was in older runs."""
-    precision = record.run.precision
-    dtype = inner(record.environment.worker, "ceilings", "matmul_dtype")
-    measured = _PRECISIONS.get(dtype, precision) if figure is PRODUCT and isinstance(dtype, str) else precision
-    return f"{precision} runs" if measured == precision else f"in {measured}, {precision} runs"
-
-
 def _notes(records: Sequence[Record]) -> tuple[Fact, ...]:
     """What engines and the derivation noted, each note with the backends it is about."""
     found: dict[str, set] = defaultdict(set)
     for record in records:
-        noted = inner(record.environment.worker, "notes")
-        by_worker = [note for note in noted if isinstance(note, str)] if isinstance(noted, list) else []
-        for note in (*by_worker, *record.notes):
+        for note in (*texts_of(record, "notes"), *record.notes):
             found[note].add(record.run.backend)
     by_backends: dict[str, list[str]] = defaultdict(list)
     for note, backends in sorted(found.items()):
@@ -201,33 +194,13 @@ def _device(record: Record) -> str:
     name, count, capability = (worker("device", fact)(record) for fact in ("name", "count", "capability"))
     if record.run.device == "cpu" or not name:
         return "CPU" if record.environment.worker else ""
-    memory = _with_unit(_gib(record, "device", "memory_bytes"), "GiB")
-    return _listed(f"{count} x {name}" if count else name, memory, f"capability {capability}" if capability else "")
+    whole = f"{count} x {name}" if count else name
+    return _listed(whole, _DEVICE_MEMORY(record), f"capability {capability}" if capability else "")
 
 
 def _cpu(record: Record) -> str:
-    model, cores, threads = _cpu_facts(record)
-    return _listed(model, _with_unit(cores, "cores"), _with_unit(threads, "threads"))
-
-
-def _cpu_facts(record: Record) -> tuple[str, ...]:
-    return tuple(worker("cpu", fact)(record) for fact in ("model", "cores", "threads"))
-
-
-def _suite(record: Record) -> str:
-    """The version that drove the run, and its commit where it was a checkout: what the engines did may differ by it."""
-    commit = commit_of(record)
-    return _listed(driver("suite_version")(record), f"commit {commit}" if commit else "")
+    return _listed(*(read(record) for read in _CPU))
 
 
 def _listed(*texts: str) -> str:
     return ", ".join(filter(None, texts))
-
-
-def _gib(record: Record, *names: str) -> str:
-    value = inner(record.environment.worker, *names)
-    return number(value / GIB) if isinstance(value, (int, float)) else ""
-
-
-def _with_unit(text: str, unit: str) -> str:
-    return f"{text} {unit}" if text else ""

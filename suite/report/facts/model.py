@@ -93,6 +93,8 @@ def build(
     bundles = tuple(BundleDigest(entry.path, entry.digest) for entry in entries)
     names = algorithms(entries)
     ranking, scaling = rank(comparable), scale(comparable)
+    paired = [one.row for group in ranking.groups for one in group.places if one.paired_rounds]
+    paired += [one.row for curve in scaling.curves for one in curve.points if one.paired_rounds]
     return ReportModel(
         title=title
         or ("Imported logs" if imported and not entries else f"{listed(names)} throughput, scaling and memory"),
@@ -112,7 +114,7 @@ def build(
         failures=failure_rows([group.entries for group in groups]),
         machines=machines,
         networks=network_lines(networks),
-        conventions=conventions(entries, _has_rounds(ranking, scaling)),
+        conventions=conventions(entries, any(row.setting.turns == "rounds" for row in paired)),
         recorded_conventions=recorded_conventions(entries),
         caveats=(
             *caveats,
@@ -125,10 +127,3 @@ def build(
         evidence=replace(read_from or ReportEvidence(), bundles=bundles),
         imported=tuple(sorted(imported, key=lambda row: (row.record.id, row.path))),
     )
-
-
-def _has_rounds(ranking: Ranking, scaling: Scalings) -> bool:
-    """Whether any ratio or eta is of runs of the same round."""
-    compared = [one.row for group in ranking.groups for one in group.places if one.paired_rounds]
-    points = [one.row for curve in scaling.curves for one in curve.points if one.paired_rounds]
-    return any(row.setting.turns == "rounds" for row in (*compared, *points))

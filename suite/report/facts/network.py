@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -61,8 +61,7 @@ def network_runs(rows: Sequence[Row], groups: Sequence[RowRuns]) -> NetworkRuns:
     found: NetworkRuns = defaultdict(list)
     for row, group in zip(rows, groups, strict=True):
         for entry in group.entries:
-            scopes = scopes_of(entry.record)
-            if scopes:
+            if scopes := _scopes_of(entry.record):
                 found[group.machine, row.nodes, row.ranks].append(NetworkRun(row.number, entry.record, scopes))
     return dict(sorted(found.items()))
 
@@ -119,9 +118,8 @@ def exchanges(record: Record) -> Iterator[Exchange]:
     for one in listed_objects(inner(record.environment.worker, "network", "measurements")):
         scope, pattern, ranks = one.get("scope"), one.get("pattern"), one.get("ranks")
         if isinstance(scope, str) and scope in SCOPES and isinstance(pattern, str) and pattern in PATTERNS:
-            sizes = tuple(_sizes(one.get("sizes")))
             known = ranks if type(ranks) is int and 1 < ranks < 1 << 20 else None
-            if sizes:
+            if sizes := tuple(_sizes(one.get("sizes"))):
                 yield Exchange(scope, pattern, known, sizes, positive(one.get("latency_seconds")))
 
 
@@ -132,18 +130,14 @@ def _sizes(value: Any) -> Iterator[tuple[int, float]]:
             yield size, rate
 
 
-def scopes_of(record: Record) -> dict[str, Bandwidths]:
+def _scopes_of(record: Record) -> dict[str, Bandwidths]:
     """The largest bus bandwidth over the message sizes, by scope."""
-    rates: dict[str, dict[str, float]] = defaultdict(dict)
-    latencies: dict[str, float | None] = {}
+    found: dict[str, Bandwidths] = defaultdict(lambda: Bandwidths(None, None, None, None))
     for one in exchanges(record):
-        rates[one.scope][one.pattern] = max(rate for _, rate in one.sizes)
-        if one.pattern == "all_reduce":
-            latencies[one.scope] = one.latency_seconds
-    return {
-        scope: Bandwidths(**{name: of_scope.get(name) for name in PATTERNS}, latency_seconds=latencies.get(scope))
-        for scope, of_scope in rates.items()
-    }
+        reached = {one.pattern: max(rate for _, rate in one.sizes)}
+        latency = {"latency_seconds": one.latency_seconds} if one.pattern == "all_reduce" else {}
+        found[one.scope] = replace(found[one.scope], **reached, **latency)
+    return found
 
 
 def _median(values: Sequence[float | None]) -> float | None:

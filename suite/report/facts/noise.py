@@ -5,8 +5,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
-from suite.report.facts.pool import Row, TwoModes, rate_of
-from suite.stats.intervals import log_rates
+from suite.report.facts.pool import Row, TwoModes, unbounded
+from suite.stats.intervals import log_rates, pooled_rate
 from suite.stats.moderated import Prior, mean_of, moderate, slow_runs
 from suite.stats.rounds import InTurns, Rounds, find_rounds
 
@@ -14,10 +14,11 @@ from suite.stats.rounds import InTurns, Rounds, find_rounds
 def share_noise(rows: Sequence[Row]) -> tuple[Row, ...]:
     """The rows with intervals from the variance that is moderated over all rows of a machine and kind of device; those
     of suspect runs alone share nothing."""
-    alike: dict[tuple[str, str], list[Row]] = defaultdict(list)
-    for row in (row for row in rows if row.is_ranked):
-        alike[place_of(row)].append(row)
-    priors = {place: moderate([log_rates(row.measured) for row in found]) for place, found in alike.items()}
+    alike: dict[tuple[str, str], list[list[float]]] = defaultdict(list)
+    for row in rows:
+        if row.is_ranked:
+            alike[place_of(row)].append(log_rates(row.measured))
+    priors = {place: moderate(found) for place, found in alike.items()}
     return tuple(_with(row, priors[place_of(row)]) if row.measured and row.is_ranked else row for row in rows)
 
 
@@ -37,25 +38,20 @@ def place_of(row: Row) -> tuple[str, str]:
 
 
 def _with(row: Row, prior: Prior | None) -> Row:
-    rate = rate_of(row.measured, prior)
+    rate = unbounded(pooled_rate(row.measured, prior), len(row.measured))
     before, tokens, per_device = row.samples_per_second, row.tokens_per_second, row.tokens_per_second_per_device
     assert before and tokens and per_device, "a measured row has rates"
+    logs = log_rates(row.measured)
+    apart = slow_runs(logs, prior)
+    slow, others = [logs[index] for index in apart], [log for index, log in enumerate(logs) if index not in apart]
     return replace(
         row,
         samples_per_second=rate,
         tokens_per_second=rate.scaled(tokens.value / before.value),
         tokens_per_second_per_device=rate.scaled(per_device.value / before.value),
         prior=prior,
-        two_modes=_two_modes(log_rates(row.measured), prior),
+        two_modes=TwoModes(len(slow), len(logs), 1 - math.exp(mean_of(slow) - mean_of(others))) if slow else None,
     )
-
-
-def _two_modes(logs: Sequence[float], prior: Prior | None) -> TwoModes | None:
-    slow = slow_runs(logs, prior)
-    if not slow:
-        return None
-    others = [log for index, log in enumerate(logs) if index not in slow]
-    return TwoModes(len(slow), len(logs), 1 - math.exp(mean_of([logs[index] for index in slow]) - mean_of(others)))
 
 
 #: By machine and kind of device; null where rows there are compared as independent ones.

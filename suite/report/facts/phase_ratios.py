@@ -1,6 +1,7 @@
 """Where a difference between two rows comes from: their rates in the main phases alone."""
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -16,7 +17,7 @@ COMPARED: dict[str, tuple[str, ...]] = {
     "score + reference": ("score", "reference"),
     "train": ("train",),
 }
-REST = "the other phases"
+_REST = "the other phases"
 
 #: By part; null where rows are compared as independent ones in it.
 PhaseRounds = Mapping[str, Rounds | None]
@@ -67,26 +68,22 @@ def phase_ratios(row: Row, best: Row, sides: int, rounds: PhaseRounds) -> tuple[
 
 def phase_rounds(groups: Sequence[Sequence[Row]]) -> PhaseRounds:
     """Of groups on a machine that is known to wander from round to round: which parts are compared within rounds."""
-    found: dict[str, Rounds | None] = {}
-    for name, phases in COMPARED.items():
-        parts = [[part for row in group if (part := in_part(row, phases))] for group in groups]
-        found[name] = find_rounds(parts, None, is_known=True)
-    return found
+    parts = {
+        name: [[part for row in group if (part := in_part(row, phases))] for group in groups]
+        for name, phases in COMPARED.items()
+    }
+    return {name: find_rounds(known, None, is_known=True) for name, known in parts.items()}
 
 
 def in_part(row: Row, phases: Sequence[str]) -> InTurns | None:
     """The runs of a row by their rates in these phases alone; null where one took no time for them."""
     assert row.samples_per_iteration, "a ranked row has counts"
     by_run = zip(*(phase.by_run for phase in row.phases if phase.name in phases), strict=True)
-    seconds = [_together(run, phases) for run in row.phase_seconds] or [(math.fsum(run),) for run in by_run]
+    by_iteration = (zip(*(run[name] for name in phases if name in run), strict=True) for run in row.phase_seconds)
+    seconds = [tuple(map(math.fsum, run)) for run in by_iteration] or [(math.fsum(run),) for run in by_run]
     if not seconds or not all(run and min(run) > 0 for run in seconds):
         return None
     return InTurns(tuple(RunSeconds(row.samples_per_iteration, run) for run in seconds), row.turns)
-
-
-def _together(run: Mapping[str, Sequence[float]], phases: Sequence[str]) -> tuple[float, ...]:
-    """Seconds of each iteration, phases together."""
-    return tuple(map(math.fsum, zip(*(run[name] for name in phases if name in run), strict=True)))
 
 
 def difference(row: Row, best: Row) -> Difference | None:
@@ -103,8 +100,7 @@ def difference(row: Row, best: Row) -> Difference | None:
 def _seconds(row: Row) -> dict[str, float]:
     """Seconds per iteration by part, the phases that are not compared as one."""
     part_of = {phase: name for name, phases in COMPARED.items() for phase in phases}
-    seconds: dict[str, float] = {}
+    seconds: dict[str, float] = defaultdict(float)
     for phase in row.phases:
-        part = part_of.get(phase.name, REST)
-        seconds[part] = seconds.get(part, 0.0) + phase.seconds
+        seconds[part_of.get(phase.name, _REST)] += phase.seconds
     return seconds

@@ -13,6 +13,7 @@ from suite.report.facts.suspect import doubts_of, is_invalid, is_suspect, pooled
 from suite.report.facts.variants import LaunchSetting, assign_launch_settings, rerun_options, variants
 from suite.spec.base import digest
 from suite.spec.manifest import Manifest
+from suite.spec.workload import Scaling
 from suite.stats.intervals import Interval, RunSeconds, pooled_rate
 from suite.stats.moderated import Prior
 from suite.stats.rounds import Turn
@@ -52,7 +53,7 @@ class Row:
     workload: str
     work: WorkKind
     separate_critic: bool
-    scaling: str
+    scaling: Scaling
     setting: Setting
     launcher: str | None
     variant: str
@@ -135,7 +136,6 @@ class Row:
 
     @property
     def name(self) -> str:
-        """What tables and text call the row."""
         return f"R{self.number}"
 
 
@@ -159,8 +159,7 @@ def group_entries(entries: Sequence[Entry], machines: Sequence[str]) -> list[Row
         found[entry.manifest.hash, machine, launch].append(entry)
     for group in found.values():
         group.sort(key=lambda entry: (entry.record.run.repeat, entry.record.run.id, entry.path))
-    groups = [RowRuns(machine, launch, tuple(group)) for (_, machine, launch), group in found.items()]
-    return sorted(groups, key=lambda group: (*_order(group.manifest, group.machine), *map(str, group.launch)))
+    return sorted((RowRuns(*key[1:], tuple(group)) for key, group in found.items()), key=_order)
 
 
 def pool_rows(groups: Sequence[RowRuns], with_suspect: bool = False) -> tuple[Row, ...]:
@@ -172,13 +171,14 @@ def pool_rows(groups: Sequence[RowRuns], with_suspect: bool = False) -> tuple[Ro
     )
 
 
-def _order(manifest: Manifest, machine: str) -> tuple:
+def _order(runs: RowRuns) -> tuple:
     """PPO first, then small models, few ranks, weak before strong, then by name; the hash settles the rest."""
+    manifest = runs.manifest
     size, layout, workload = manifest.size, manifest.layout, manifest.workload
     work = (kind_of(manifest), parameter_count(size).total, size.name)
-    setting = (machine, manifest.backend.kind, manifest.track)
+    setting = (runs.machine, manifest.backend.kind, manifest.track)
     where = (layout.ranks, layout.nodes, workload.name, workload.scaling == "strong", manifest.work_hash)
-    return (*work, *setting, *where, manifest.backend.name, layout.label(), manifest.hash)
+    return (*work, *setting, *where, manifest.backend.name, layout.label(), manifest.hash, *map(str, runs.launch))
 
 
 def _row(number: int, group: RowRuns, variant: str, with_suspect: bool) -> Row:
@@ -190,7 +190,7 @@ def _row(number: int, group: RowRuns, variant: str, with_suspect: bool) -> Row:
     holds_suspect = any(map(is_suspect, measured))
     counts = measured[0].counts if measured else None
     runs = tuple(RunSeconds(record.counts.samples, counted_seconds(record)) for record in measured if record.counts)
-    rate = rate_of(runs) if runs else None
+    rate = unbounded(pooled_rate(runs), len(runs)) if runs else None
     tokens = (counts.prompt_tokens + counts.response_tokens) / counts.samples if counts else 0.0
     iterations = sum(len(run.seconds) for run in runs)
     phases = costs.phases_of(measured)
@@ -234,10 +234,10 @@ def _row(number: int, group: RowRuns, variant: str, with_suspect: bool) -> Row:
         tokens_per_second=rate.scaled(tokens) if rate else None,
         tokens_per_second_per_device=rate.scaled(tokens / manifest.layout.ranks) if rate else None,
         iteration_seconds=sum(sum(run.seconds) for run in runs) / iterations if iterations else None,
-        mfu=costs.over_time(measured, lambda record: record.compute.mfu if record.compute else None),
-        hfu=costs.over_time(measured, lambda record: record.compute.hfu if record.compute else None),
-        hfu_causal=costs.over_time(measured, lambda record: record.compute.hfu_causal if record.compute else None),
-        mbu=costs.over_time(measured, lambda record: record.compute.mbu if record.compute else None),
+        mfu=costs.over_time(measured, "mfu"),
+        hfu=costs.over_time(measured, "hfu"),
+        hfu_causal=costs.over_time(measured, "hfu_causal"),
+        mbu=costs.over_time(measured, "mbu"),
         unknown_utilisation=costs.unknown_utilisation_of(measured),
         void_iterations=sum(len(record.void_iterations or ()) for record in records),
         verdicts=tuple(sorted(Counter(one.steady_state.verdict or "too short to tell" for one in measured).items())),
@@ -263,13 +263,8 @@ def _row(number: int, group: RowRuns, variant: str, with_suspect: bool) -> Row:
     )
 
 
-def rate_of(runs: Sequence[RunSeconds], prior: Prior | None = None) -> Interval:
-    """Samples/s over the runs. One alone has no bounds: those of its iterations would not hold another run."""
-    return unbounded(pooled_rate(runs, prior), len(runs))
-
-
 def unbounded(estimate: Interval, *runs: int) -> Interval:
-    """Without its bounds where it rests on a row of one run. ``runs``: of each row that it rests on."""
+    """Without its bounds where it rests on a row of one run, which would not hold another. ``runs``: of each row."""
     return Interval(estimate.value, None, None) if min(runs) < 2 else estimate
 
 
@@ -279,9 +274,7 @@ def turn_of(record: Record, launch: LaunchSetting) -> Turn | None:
     if not run.plan or run.started is None:
         return None
     plan = " ".join((run.plan, *(part or "-" for part in launch.place())))
-    if turns is None:
-        return Turn(plan, run.repeat, run.started)
-    return Turn(plan, run.repeat, run.started, turns.start, record.counted, turns.begins)
+    return Turn(plan, run.repeat, run.started, *((turns.start, record.counted, turns.begins) if turns else ()))
 
 
 def setting_of(manifest: Manifest, machine: str, clock: str = SUITE_CLOCK) -> Setting:

@@ -19,10 +19,12 @@ from suite.stats.moderated import mean_of
 from suite.stats.rounds import Rounds, compare_in_turns, fastest
 
 _NOTHING_SENT = "it generates on the weights that train, so none are sent"
-_NOT_ASKED = "the suite's iteration of this work has none"
-_UNKNOWN = (
-    "its trainer makes no such pass, or makes it within another phase (the list of what it does otherwise may tell)"
-)
+#: Why rows of this kind lack a phase, where they do not tell.
+_LACKING = {
+    "engine": "the suite's iteration of this work has none",
+    "trainer": "its trainer makes no such pass, or makes it within another phase (the list of what it does otherwise "
+    "may tell)",
+}
 Verdict = Literal["faster", "slower", "not distinguishable", "too few runs"]
 
 
@@ -45,8 +47,8 @@ class RankedRow:
     in_turns: bool
     paired_rounds: int | None
     turns: int | None
-    by_phase: tuple[PhaseRatio, ...]
-    difference: Difference | None
+    by_phase: tuple[PhaseRatio, ...] = ()
+    difference: Difference | None = None
 
     @property
     def is_unsteady(self) -> bool:
@@ -69,10 +71,6 @@ class Group:
     seed: int | None
     lead: Interval
     places: tuple[RankedRow, ...]
-
-    @property
-    def verdict(self) -> Verdict:
-        return self.places[0].verdict
 
     @property
     def is_equal(self) -> bool:
@@ -100,33 +98,25 @@ def rank(rows: Sequence[Row]) -> Ranking:
     together_in: list[tuple[list[Row], int | None]] = []
     apart: list[Row] = []
     for together in alike.values():
-        by_seed = _by_seed(together)
+        has_copies = len({row.unseeded_hash for row in together}) < len(together)
+        by_seed: dict[int | None, list[Row]] = defaultdict(list)
+        for row in together:
+            by_seed[row.seed if has_copies else None].append(row)
         for seed, members in by_seed.items():
             if len(members) > 1:
                 together_in.append((members, seed if len(by_seed) > 1 else None))
             else:
                 apart += members
-    all_members = [members for members, _ in together_in]
-    rounds = rounds_of(all_members)
-    of_phases = {
-        place: phase_rounds([members for members in all_members if place_of(members[0]) == place]) if found else {}
-        for place, found in rounds.items()
-    }
-    places = [place_of(members[0]) for members in all_members]
-    groups = (
-        _group(members, seed, rounds[place], of_phases[place])
-        for (members, seed), place in zip(together_in, places, strict=True)
-    )
+    rounds = rounds_of([members for members, _ in together_in])
+    by_place: dict[tuple[str, str], list[list[Row]]] = defaultdict(list)
+    for members, _ in together_in:
+        by_place[place_of(members[0])].append(members)
+    of_phases = {place: phase_rounds(by_place[place]) if found else {} for place, found in rounds.items()}
+    groups = []
+    for members, seed in together_in:
+        place = place_of(members[0])
+        groups.append(_group(members, seed, rounds[place], of_phases[place]))
     return Ranking(groups=tuple(groups), apart=tuple(apart))
-
-
-def _by_seed(rows: Sequence[Row]) -> dict[int, list[Row]]:
-    """All rows under the seed of the first, unless some differ in their seed alone."""
-    has_copies = len({row.unseeded_hash for row in rows}) < len(rows)
-    found: dict[int, list[Row]] = defaultdict(list)
-    for row in rows:
-        found[row.seed if has_copies else rows[0].seed].append(row)
-    return found
 
 
 def _group(rows: Sequence[Row], seed: int | None, rounds: Rounds | None, of_phases: PhaseRounds) -> Group:
@@ -154,13 +144,15 @@ def _group(rows: Sequence[Row], seed: int | None, rounds: Rounds | None, of_phas
 def _ranked_row(row: Row, best: Row, comparison: Comparison, sides: int, of_phases: PhaseRounds) -> RankedRow:
     runs = comparison.paired_rounds or min(len(row.measured), len(best.measured))
     too_few = runs < RUNS_TO_PUBLISH
+    some, others = row.started, best.started
     return RankedRow(
         row=row,
         ratio=_ratio(comparison, row, best),
         verdict="too few runs" if too_few else comparison.verdict,
         equivalent=None if too_few else comparison.equivalent,
         provisional=not too_few and comparison.turns is None and runs < RUNS_TO_RANK,
-        in_turns=_took_turns(row.started, best.started),
+        # one run alone cannot take turns
+        in_turns=min(len(some), len(others)) < 2 or (min(some) < max(others) and min(others) < max(some)),
         paired_rounds=comparison.paired_rounds,
         turns=comparison.turns,
         by_phase=() if row.setting.asynchronous else phase_ratios(row, best, sides, of_phases),
@@ -170,13 +162,6 @@ def _ranked_row(row: Row, best: Row, comparison: Comparison, sides: int, of_phas
 
 def _ratio(comparison: Comparison, row: Row, other: Row) -> Interval:
     return unbounded(comparison.ratio, len(row.measured), len(other.measured))
-
-
-def _took_turns(some: Sequence[float], others: Sequence[float]) -> bool:
-    """Whether either side has a start before the last of the other; one run alone cannot take turns."""
-    if len(some) < 2 or len(others) < 2:
-        return True
-    return min(some) < max(others) and min(others) < max(some)
 
 
 def _best(row: Row, others: Sequence[RankedRow]) -> RankedRow:
@@ -192,8 +177,6 @@ def _best(row: Row, others: Sequence[RankedRow]) -> RankedRow:
         in_turns=True,
         paired_rounds=None,
         turns=min((ranked.turns for ranked in others if ranked.turns), default=None),
-        by_phase=(),
-        difference=None,
     )
 
 
@@ -227,15 +210,14 @@ class SideBySide:
 def side_by_side(rows: Sequence[Row]) -> tuple[SideBySide, ...]:
     """Groups of more than one kind: engines and trainers, synchronous and asynchronous, or trainers of other work."""
     alike: dict[tuple, list[Row]] = defaultdict(list)
+    kinds: dict[tuple, set[tuple]] = defaultdict(set)
     for row in rows:
         if row.measured:
             setting = replace(row.setting, kind="engine", asynchronous=False)
-            alike[setting, row.work_hash, row.lengths_hash, row.ranks].append(row)
-    found = []
-    for members in alike.values():
-        kinds = {(row.setting.kind, row.setting.asynchronous, done_otherwise(row)) for row in members}
-        found += [_beside(members)] if len(kinds) > 1 else []
-    return tuple(found)
+            work = (setting, row.work_hash, row.lengths_hash, row.ranks)
+            alike[work].append(row)
+            kinds[work].add((row.setting.kind, row.setting.asynchronous, done_otherwise(row)))
+    return tuple(_beside(members) for work, members in alike.items() if len(kinds[work]) > 1)
 
 
 def _beside(rows: Sequence[Row]) -> SideBySide:
@@ -253,8 +235,6 @@ def _beside(rows: Sequence[Row]) -> SideBySide:
 
 
 def _lacking(row: Row, phases: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    reasons = dict(row.lacking_phases)
-    if row.generation is None:
-        reasons.setdefault("sync", _NOTHING_SENT)
-    other_reason = _NOT_ASKED if row.setting.kind == "engine" else _UNKNOWN
-    return tuple((name, reasons.get(name, other_reason)) for name in phases if name not in row.phase_names)
+    reasons = {**({} if row.generation else {"sync": _NOTHING_SENT}), **dict(row.lacking_phases)}
+    missing = [name for name in phases if name not in row.phase_names]
+    return tuple((name, reasons.get(name, _LACKING[row.setting.kind])) for name in missing)

@@ -1,28 +1,15 @@
 """What generating a row's samples was like: their lengths, what unevenness cost, what made them, how old they were."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from suite.bundle.parts import Overlap as RecordedOverlap
 from suite.bundle.parts import OverlapRole, Peaks
-from suite.bundle.record import Record
+from suite.bundle.record import LengthSummary, Record
 from suite.report.facts.costs import OF_THE_RUN, peaks_of
 from suite.spec.base import digest
 from suite.spec.manifest import Manifest
 from suite.stats.intervals import Interval, pooled_mean
-
-
-@dataclass(frozen=True)
-class LengthFacts:
-    """Tokens of the prompts or responses of one iteration; ``at_cap``: share at the distribution's cap."""
-
-    mean: float
-    p50: int
-    p90: int
-    p99: int
-    most: int
-    at_cap: float | None
 
 
 @dataclass(frozen=True)
@@ -32,8 +19,8 @@ class Unevenness:
     ``idle_slot_seconds`` of an iteration that a mean sample waits for that end."""
 
     samples: int
-    prompt: LengthFacts
-    response: LengthFacts
+    prompt: LengthSummary
+    response: LengthSummary
     padded_share: float | None
     packed: bool
     balanced: bool
@@ -86,14 +73,10 @@ def unevenness_of(manifest: Manifest, records: Sequence[Record]) -> Unevenness |
     lengths = next((record.lengths for record in records if record.lengths), None)
     if lengths is None:
         return None
-    prompt, response = (
-        LengthFacts(one.mean, one.p50, one.p90, one.p99, one.max, one.at_cap)
-        for one in (lengths.prompt, lengths.response)
-    )
     return Unevenness(
         samples=manifest.work.global_rollouts,
-        prompt=prompt,
-        response=response,
+        prompt=lengths.prompt,
+        response=lengths.response,
         padded_share=_mean(records, "padding", "share"),
         packed=manifest.layout.packing,
         balanced=manifest.layout.balance,
@@ -109,11 +92,12 @@ def generation_of(manifest: Manifest, records: Sequence[Record]) -> Generation |
         return None
     greatest = [record.rollout.logprob_difference_max for record in records if record.rollout]
     stale = [record.staleness for record in records]
+    order: Literal["ahead", "in turn"] = "ahead" if manifest.backend.kind == "engine" else "in turn"
     return Generation(
         engine=layout.generation,
         asleep=layout.engine_sleep,
         ranks=layout.generation_ranks,
-        order=_order(manifest),
+        order=None if layout.placement != "split" else "asynchronous" if layout.asynchronous else order,
         staleness=max((count for count in stale if count is not None), default=None),
         logprob_difference_mean=_mean(records, "rollout", "logprob_difference_mean"),
         logprob_difference_max=max((one for one in greatest if one is not None), default=None),
@@ -122,36 +106,21 @@ def generation_of(manifest: Manifest, records: Sequence[Record]) -> Generation |
     )
 
 
-def _order(manifest: Manifest) -> Literal["ahead", "in turn", "asynchronous"] | None:
-    if manifest.layout.placement != "split":
-        return None
-    if manifest.layout.asynchronous:
-        return "asynchronous"
-    return "ahead" if manifest.backend.kind == "engine" else "in turn"
-
-
 def _overlap(records: Sequence[Record]) -> Overlap | None:
     """Null where a run does not tell."""
     known = [record.overlap for record in records if record.overlap]
     if not known or len(known) < len(records):
         return None
     weights = [record.steady_state.iterations for record in records]
-
-    def mean(read: Callable[[RecordedOverlap], float]) -> float:
-        return pooled_mean([read(one) for one in known], weights).value
-
+    training, generation = ([one.sides[side] for one in known] for side in ("training", "generation"))
     return Overlap(
-        generating=mean(lambda one: one.generation_busy_seconds),
-        exposed=mean(lambda one: one.exposed_generate_seconds),
-        training=mean(lambda one: one.sides["training"].busy_seconds),
-        waiting=mean(lambda one: one.sides["generation"].waiting_seconds),
-        training_bytes=_greatest([one.sides["training"].memory for one in known]),
-        generation_bytes=_greatest([one.sides["generation"].memory for one in known]),
+        generating=pooled_mean([one.generation_busy_seconds for one in known], weights).value,
+        exposed=pooled_mean([one.exposed_generate_seconds for one in known], weights).value,
+        training=pooled_mean([side.busy_seconds for side in training], weights).value,
+        waiting=pooled_mean([side.waiting_seconds for side in generation], weights).value,
+        training_bytes=max(peaks_of([side.memory for side in training], OF_THE_RUN)[1], default=None),
+        generation_bytes=max(peaks_of([side.memory for side in generation], OF_THE_RUN)[1], default=None),
     )
-
-
-def _greatest(peaks: Sequence[Peaks]) -> int | None:
-    return max(peaks_of(peaks, OF_THE_RUN)[1], default=None)
 
 
 def _mean(records: Sequence[Record], part: str, name: str) -> float | None:
@@ -195,26 +164,20 @@ def asynchronous_of(manifest: Manifest, records: Sequence[Record]) -> Asynchrono
     shared = [name for name in names if all(name in (one.roles or ()) for one in known)]
     histograms = [one.staleness or {} for one in known]
     ages = sorted({int(age) for histogram in histograms for age in histogram})
+    shares = [pooled_mean([histogram.get(str(age), 0.0) for histogram in histograms], weights).value for age in ages]
     return Asynchronous(
         bound=manifest.layout.staleness,
-        staleness=tuple(
-            (age, pooled_mean([histogram.get(str(age), 0.0) for histogram in histograms], weights).value)
-            for age in ages
-        ),
+        staleness=tuple(zip(ages, shares, strict=True)),
         exposed=pooled_mean([one.exposed_generate_seconds for one in known], weights).value,
         roles=tuple(_role(name, [one.roles[name] for one in known if one.roles], weights) for name in shared),
     )
 
 
 def _role(name: str, known: Sequence[OverlapRole], weights: Sequence[int]) -> RoleUse:
-    busy = _share([role.busy_share for role in known], weights)
+    found = pooled_mean([role.busy_share for role in known], weights)
+    # its bounds are within what a share can be
+    low, high = (None if bound is None else min(1.0, max(0.0, bound)) for bound in (found.low, found.high))
+    busy = Interval(min(1.0, found.value), low, high)
     idle = Interval(1 - busy.value, *(None if bound is None else 1 - bound for bound in (busy.high, busy.low)))
     seconds = pooled_mean([role.busy_seconds / role.ranks for role in known], weights).value
     return RoleUse(name, known[0].ranks, seconds, busy, idle)
-
-
-def _share(values: Sequence[float], weights: Sequence[int]) -> Interval:
-    """The mean over runs; its bounds are within what a share can be."""
-    found = pooled_mean(values, weights)
-    low, high = (None if bound is None else min(1.0, max(0.0, bound)) for bound in (found.low, found.high))
-    return Interval(min(1.0, found.value), low, high)

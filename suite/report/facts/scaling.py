@@ -59,8 +59,12 @@ def scale(rows: Sequence[Row]) -> Scalings:
     """The curves in the order of their bases; weak and strong never share one, nor do two strategies."""
     series: dict[tuple[str, Scaling, float], list[Row]] = defaultdict(list)
     for row in rows:
-        for kind in _kinds(row):
-            series[row.series_hash, kind, _work_unit(row, kind)].append(row)
+        # one rank does the same work under either
+        kinds: tuple[Scaling, ...] = ("weak", "strong") if row.ranks == 1 else (row.scaling,)
+        for kind in kinds if row.measured else ():
+            # what stays the same along a curve: samples per rank, or samples in all
+            unit = (row.samples_per_iteration or 0) / (row.ranks if kind == "weak" else 1)
+            series[row.series_hash, kind, unit].append(row)
     found = []
     for (_, kind, _), members in series.items():
         members.sort(key=lambda row: (row.ranks, row.nodes, row.number))
@@ -78,31 +82,18 @@ def scale(rows: Sequence[Row]) -> Scalings:
     return Scalings(curves=tuple(curves), alone=tuple(sorted(alone, key=lambda row: row.number)))
 
 
-def _kinds(row: Row) -> tuple[Scaling, ...]:
-    """The kinds of curve that a row can be on: one rank does the same work under either."""
-    if not row.measured:
-        return ()
-    if row.ranks == 1:
-        return ("weak", "strong")
-    return ("strong",) if row.scaling == "strong" else ("weak",)
-
-
-def _work_unit(row: Row, kind: Scaling) -> float:
-    """What must stay the same along a curve: samples per rank (weak) or samples in all (strong)."""
-    assert row.samples_per_iteration is not None, "a measured row has counts"
-    return row.samples_per_iteration / (row.ranks if kind == "weak" else 1)
-
-
 def _point(base: Row, row: Row, rounds: Rounds | None) -> Point:
     """eta(N; N0) = (rate_N / N) / (rate_N0 / N0), rates of the whole world: its interval is that of the ratio of rates.
     One that is surely above 1 is flagged: a sign of a base that is short of memory or cache."""
     found = compare_in_turns(in_turns(row), in_turns(base), prior=base.prior, rounds=rounds)
     eta = found.ratio.scaled(base.ranks / row.ranks)
-    runs = len(row.measured), len(base.measured)
-    above_one = (eta.value if eta.low is None else eta.low) > 1
-    of_phases = rounds if row.setting.turns == "iterations" else None
     return Point(
-        row, found.ratio, unbounded(eta, *runs), above_one, found.paired_rounds, _phase_eta(base, row, of_phases)
+        row=row,
+        speedup=found.ratio,
+        eta=unbounded(eta, len(row.measured), len(base.measured)),
+        above_one=(eta.value if eta.low is None else eta.low) > 1,
+        paired_rounds=found.paired_rounds,
+        phase_eta=_phase_eta(base, row, rounds if row.setting.turns == "iterations" else None),
     )
 
 

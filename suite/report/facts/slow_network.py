@@ -5,7 +5,6 @@ doc/PERFORMANCE.md), so that it compares with what one device's link carries in 
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -14,7 +13,7 @@ from pydantic import Field
 from suite.bundle.facts import inner, positive
 from suite.bundle.record import Record
 from suite.report.facts.environment import active_adapters, gpus
-from suite.report.facts.network import SCOPES, Exchange, NetworkRun, NetworkRuns, exchanges, hardware_here, row_names
+from suite.report.facts.network import SCOPES, Exchange, NetworkRuns, exchanges, hardware_here, row_names
 from suite.report.formatting.numbers import counted, number, percent
 from suite.spec.base import Frozen, printable
 from suite.spec.catalogue import find_device
@@ -24,10 +23,6 @@ from suite.spec.catalogue import find_device
 _SLOW, _SLOW_PCIE = 0.5, 0.25
 #: One direction of a lane, bytes per second by PCIe generation (PCI-SIG, rounded as the planner's x16 rates are).
 _PCIE_LANE = {1: 0.25e9, 2: 0.5e9, 3: 1e9, 4: 2e9, 5: 4e9, 6: 8e9}
-_PCIE = "a PCIe slot, one direction"
-_LINKS = "the links, one direction"
-_ADAPTERS = "a device's share of its node's adapters"
-_SYSTEMS = "a device in its maker's own systems"
 CONVENTION = "bytes / seconds x 2(n-1)/n, as nccl-tests counts"
 _LONGEST_NAME = 20
 
@@ -40,49 +35,30 @@ class Expected(NamedTuple):
     slow: float
 
 
-class _Finding(NamedTuple):
-    """What is wrong with the network of a run. ``expected``: None where it was only switched off."""
-
-    scope: str
-    expected: Expected | None
-    look: str
-
-
 def slow_networks(alike: NetworkRuns) -> tuple[str, ...]:
-    """A line for each kind of network that is far below what its hardware gives."""
-    found: dict[tuple[int, _Finding], list[NetworkRun]] = defaultdict(list)
+    """A line for each kind of network that is far below what its hardware gives, or was switched off."""
+    found: dict[tuple, list[tuple[int, NetworkCheck]]] = defaultdict(list)
     for kind, runs in enumerate(alike.values()):
         for run in runs:
-            for finding in _findings(run):
-                found[kind, finding].append(run)
-    return tuple(_sentence(finding, runs) for (_, finding), runs in found.items())
+            switched_off = _switched_off(run.record) if _adapter_rates(run.record) else ""
+            for check in network_checks(run.record):
+                is_off = check.scope == "across_nodes" and run.record.run.device == "cuda"
+                look = check.look or switched_off * is_off
+                if look:
+                    expected = check.expected_bytes_per_second if check.look else None
+                    found[kind, check.scope, expected, look].append((run.row, check))
+    return tuple(_sentence(scope, expected, look, runs) for (_, scope, expected, look), runs in found.items())
 
 
-def _sentence(finding: _Finding, runs: list[NetworkRun]) -> str:
-    rows = row_names(sorted({run.row for run in runs}))
-    where = f"{rows} ({counted(len(runs), 'run')}): the network {SCOPES[finding.scope]}"
-    if finding.expected is None:
-        return f"{where} is not the one that the nodes have: {finding.look}"
-    reached = median(run.scopes[finding.scope].all_reduce or 0.0 for run in runs)
+def _sentence(scope: str, expected: float | None, look: str, runs: list[tuple[int, "NetworkCheck"]]) -> str:
+    where = f"{row_names(sorted({row for row, _ in runs}))} ({counted(len(runs), 'run')}): the network {SCOPES[scope]}"
+    if expected is None:
+        return f"{where} is not the one that the nodes have: {look}"
+    reached = median(check.bus_bytes_per_second for _, check in runs)
     return (
         f"{where} is slow: all-reduce has a bus bandwidth of {number(reached / 1e9, 2)} GB/s, "
-        f"{percent(reached / finding.expected.rate)} % of the {number(finding.expected.rate / 1e9)} GB/s of "
-        f"{finding.expected.of}; {finding.look}"
+        f"{percent(reached / expected)} % of the {number(expected / 1e9)} GB/s of {runs[0][1].expected_of}; {look}"
     )
-
-
-def _findings(run: NetworkRun) -> Iterator[_Finding]:
-    if run.record.run.device != "cuda":
-        return
-    for scope, (expect, look) in _EXPECT.items():
-        measured = run.scopes.get(scope)
-        if measured is None:
-            continue
-        expected = expect(run.record)
-        if expected is not None and measured.all_reduce and measured.all_reduce < expected.slow * expected.rate:
-            yield _Finding(scope, expected, look(run.record))
-        elif scope == "across_nodes" and _switched_off(run.record) and _adapter_rates(run.record):
-            yield _Finding(scope, None, _switched_off(run.record))
 
 
 def _expected_within(record: Record) -> Expected | None:
@@ -92,13 +68,13 @@ def _expected_within(record: Record) -> Expected | None:
     if hardware is None or device is None:
         return None
     if not device.link_bytes_per_second or device.link_devices is not None:
-        return Expected(min([hardware.link, *_slots(record)]), _PCIE, _SLOW_PCIE)
+        return Expected(min([hardware.link, *_slots(record)]), "a PCIe slot, one direction", _SLOW_PCIE)
     shares = [share for gpu in gpus(record) if (share := _share_of_links(gpu)) is not None]
     # Where links lead from device to device, a part of a node's devices has a part of each one's links.
     is_whole = record.run.layout.devices_per_node == hardware.node_devices
     if not shares and not is_whole:
         return None
-    return Expected(hardware.link * min(shares, default=1.0), _LINKS, _SLOW)
+    return Expected(hardware.link * min(shares, default=1.0), "the links, one direction", _SLOW)
 
 
 def _expected_across(record: Record) -> Expected | None:
@@ -106,8 +82,8 @@ def _expected_across(record: Record) -> Expected | None:
     hardware = hardware_here(record)
     adapters = sum(_adapter_rates(record)) / 8 / record.run.layout.devices_per_node
     if adapters and (hardware is None or adapters < hardware.network):
-        return Expected(adapters, _ADAPTERS, _SLOW)
-    return Expected(hardware.network, _SYSTEMS, _SLOW) if hardware else None
+        return Expected(adapters, "a device's share of its node's adapters", _SLOW)
+    return Expected(hardware.network, "a device in its maker's own systems", _SLOW) if hardware else None
 
 
 def _look_within(record: Record) -> str:
@@ -125,11 +101,9 @@ def _look_within(record: Record) -> str:
 
 
 def _look_across(record: Record) -> str:
-    if _switched_off(record):
-        return _switched_off(record)
-    adapters = len(_adapter_rates(record))
-    if not adapters:
-        return "the ranks see no active InfiniBand or RoCE adapter, so messages go over TCP"
+    adapters, switched_off = len(_adapter_rates(record)), _switched_off(record)
+    if switched_off or not adapters:
+        return switched_off or "the ranks see no active InfiniBand or RoCE adapter, so messages go over TCP"
     missing = inner(record.environment.worker, "topology", "nvidia_peermem") is False
     return (
         f"{counted(adapters, 'adapter')} of the first node {'is' if adapters == 1 else 'are'} active: "
@@ -196,14 +170,14 @@ class NetworkCheck(Frozen):
     look: str | None = Field(description="what to look at; null: it is not slow")
 
     def __str__(self) -> str:
-        reached = f"{number(self.bus_bytes_per_second / 1e9)} GB/s"
         by_size = ", ".join(f"{_size(size)} {number(rate / 1e9)}" for size, rate in self.sizes)
         share, expected = ", beside nothing that is expected of it", self.expected_bytes_per_second
         if expected is not None:
             of = f"{number(expected / 1e9)} GB/s of {self.expected_of}"
             share = f", {percent(self.bus_bytes_per_second / expected)} % of the {of}"
         who = "" if self.ranks is None else f"{self.ranks} ranks by "
-        return f"network {SCOPES[self.scope]}, {who}{self.transport}: all-reduce {reached}{share} ({by_size})"
+        reached = f"{number(self.bus_bytes_per_second / 1e9)} GB/s{share} ({by_size})"
+        return f"network {SCOPES[self.scope]}, {who}{self.transport}: all-reduce {reached}"
 
     def warning(self) -> str | None:
         if self.look is None or self.slow_below is None:

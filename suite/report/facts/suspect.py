@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from suite.bundle.record import FailureKind, Record
 from suite.launch.outcome import NEXT_STEPS
 from suite.report.facts.entry import Entry
+from suite.report.formatting.numbers import counted
 from suite.spec.manifest import Manifest
 
 if TYPE_CHECKING:
@@ -55,21 +56,16 @@ def doubt_lines(rows: "Sequence[Row]") -> list[str]:
     first: dict[str, str] = {}
     for row in rows:
         if row.doubts:
-            became[_became(row)].append(row)
+            kept = "counted, as asked for" if row.holds_suspect else "left out"
+            became[kept if row.is_ranked else "of rows that are therefore not ranked"].append(row)
         for reason in row.doubts:
             reasons[first.setdefault(reason.translate(_FIGURES), reason)].append(row)
     lines = []
     for word, members in became.items():
         counts = ", ".join(f"{row.name} {row.runs_suspect + row.runs_invalid} of {row.runs}" for row in members)
         total = sum(row.runs_suspect + row.runs_invalid for row in members)
-        lines.append(f"{total} suspect or invalid {'run' if total == 1 else 'runs'} {word}: {counts}")
+        lines.append(f"{counted(total, 'suspect or invalid run')} {word}: {counts}")
     return lines + [f"{reason}: {', '.join(row.name for row in members)}" for reason, members in reasons.items()]
-
-
-def _became(row: "Row") -> str:
-    if not row.is_ranked:
-        return "of rows that are therefore not ranked"
-    return "counted, as asked for" if row.holds_suspect else "left out"
 
 
 @dataclass(frozen=True)

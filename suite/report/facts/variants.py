@@ -68,15 +68,14 @@ def assign_launch_settings(entries: Sequence[Entry]) -> list[LaunchSetting]:
     for place, entry in enumerate(entries):
         repeats[entry.manifest.hash].append(place)
     for places in repeats.values():
-        told = {known[place] for place in places if entries[place].record.environment.worker is not None}
-        for place in places:
+        silent = [place for place in places if entries[place].record.environment.worker is None]
+        told = {known[place] for place in places if place not in silent}
+        for place in silent:
             alike = {one for one in told if one._replace(started=known[place].started) == known[place]}
-            if entries[place].record.environment.worker is None and len(alike) == 1:
-                known[place] = alike.pop()
+            known[place] = alike.pop() if len(alike) == 1 else known[place]
         named = {known[place] for place in places if known[place].launcher is not None}
-        for place in places:
-            if known[place].launcher is None and len(named) == 1:
-                known[place] = next(iter(named))
+        for place in places if len(named) == 1 else ():
+            known[place] = known[place] if known[place].launcher else next(iter(named))
     return known
 
 
@@ -93,7 +92,10 @@ def variants(manifests: Sequence[tuple[str, Manifest, Mapping[str, str]]]) -> li
             keys = sorted({key for one in flat for key in one})
             differing = [key for key in keys if len({repr(one.get(key)) for one in flat}) > 1]
             for index, one in zip(indices, flat, strict=True):
-                names[index] = _name(differing, one)
+                # what a workload asks for and what it comes to in a layout have one name, and mostly one value
+                settings = list(dict.fromkeys(_setting(key, one.get(key)) for key in differing))
+                rest = len(settings) - _MOST_DIFFERENCES
+                names[index] = " ".join([*settings[:_MOST_DIFFERENCES], *([f"and {rest} more"] if rest > 0 else [])])
     return names
 
 
@@ -111,13 +113,6 @@ def _appearance(machine: str, manifest: Manifest) -> tuple:
         (measure.device, measure.precision, measure.threads_per_rank),
         kind_of(manifest),
     )
-
-
-def _name(differing: Sequence[str], values: dict[str, Any]) -> str:
-    # what a workload asks for and what it comes to in a layout have one name, and mostly one value
-    settings = list(dict.fromkeys(_setting(key, values.get(key)) for key in differing))
-    rest = len(settings) - _MOST_DIFFERENCES
-    return " ".join(settings[:_MOST_DIFFERENCES] + ([f"and {rest} more"] if rest > 0 else []))
 
 
 def _setting(key: str, value: Any) -> str:
@@ -146,8 +141,8 @@ def short_image(image: str) -> str:
 
 def image_ids(records: Iterable[Record]) -> dict[str, str]:
     """Digest -> id of the images of which these records tell both: one may be named by its digest alone elsewhere."""
-    stated = ((record.environment.driver or {}).get("image") for record in records)
-    pairs = ((one.get("digest"), one.get("id")) for one in stated if isinstance(one, Mapping))
+    stated = (inner(record.environment.driver, "image") for record in records)
+    pairs = ((inner(one, "digest"), inner(one, "id")) for one in stated)
     return {digest: name for digest, name in pairs if isinstance(digest, str) and isinstance(name, str)}
 
 
@@ -160,15 +155,10 @@ def rerun_options(manifest: Manifest, launch: LaunchSetting, record: Record) -> 
     for name, value in manifest.measure.variables.items():
         words += ["--env", f"{name}={value}"]
     if launch.launcher in CLUSTER_LAUNCHERS:
-        image = _image(record)
-        words += ["--image", image] if image else []
+        stated = inner(record.environment.driver, "image")
+        named = inner(stated, "reference") if isinstance(stated, dict) else stated
+        image = named or inner(record.environment.worker, "image")
+        words += ["--image", image] if image and isinstance(image, str) else []
         first, *bound = (launch.started or "").split() or [""]
         words += ["--", "--starter", first, *(f"--{option}" for option in bound)] if first in _STARTERS else []
     return tuple(words)
-
-
-def _image(record: Record) -> str | None:
-    stated = (record.environment.driver or {}).get("image")
-    named = stated.get("reference") if isinstance(stated, Mapping) else stated
-    image = named or (record.environment.worker or {}).get("image")
-    return image if isinstance(image, str) else None

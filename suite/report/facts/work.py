@@ -56,7 +56,7 @@ def algorithms(entries: Sequence[Entry]) -> tuple[str, ...]:
 
 
 def model_facts(entries: Sequence[Entry]) -> tuple[ModelFacts, ...]:
-    """The families of the models, in the order of their names; GPT-2 first, which all models once were."""
+    """In the order of the families' names; GPT-2 first, which all models once were."""
     found: dict[str, dict[str, Shape]] = defaultdict(dict)
     for manifest in manifests_of(entries):
         found[manifest.size.architecture].setdefault(manifest.size.name, manifest.size)
@@ -85,10 +85,15 @@ def _text(workload: Workload, plain: bool) -> str:
         trains = f"LoRA of rank {workload.lora_rank} on every block, whose matrices are frozen"
     if workload.critic is not None:
         trains += f", and a critic of {workload.critic.layers} layers, width {workload.critic.hidden}"
+    lengths = f"{workload.prompt_tokens} prompt + {workload.new_tokens} new tokens"
+    if workload.uneven:
+        prompt = workload.prompt_lengths.text() if workload.prompt_lengths else workload.prompt_tokens
+        response = workload.lengths.text() if workload.lengths else workload.new_tokens
+        lengths = f"prompts of {prompt} and responses of {response} tokens"
     epochs = "PPO epoch" if workload.algorithm.name == PPO_NAME else "epoch"
     reference = f"{workload.reference} reference" if workload.uses_reference else "no reference"
     return (
-        f"{_algorithm(workload, plain)}{_lengths(workload)}, {workload.rollouts} samples {where} "
+        f"{_algorithm(workload, plain)}{lengths}, {workload.rollouts} samples {where} "
         f"({workload.scaling} scaling), {counted(workload.ppo_epochs, epochs)} of "
         f"{counted(workload.optimizer_steps, 'optimizer step')}, "
         f"micro batch at most {workload.micro_batch}, {trains}, {reference}, {_reward(workload.reward)}"
@@ -110,14 +115,6 @@ def _option(value: Option) -> str:
     return value if isinstance(value, str) else f"{value:g}"
 
 
-def _lengths(workload: Workload) -> str:
-    if not workload.uneven:
-        return f"{workload.prompt_tokens} prompt + {workload.new_tokens} new tokens"
-    prompt = workload.prompt_lengths.text() if workload.prompt_lengths else workload.prompt_tokens
-    response = workload.lengths.text() if workload.lengths else workload.new_tokens
-    return f"prompts of {prompt} and responses of {response} tokens"
-
-
 def _shape(shape: Shape) -> str:
     """``1M-llama (2 layers of width 64, 4 heads, 2 of keys and values)``."""
     keys = f", {shape.kv_heads} of keys and values" if shape.kv_heads != shape.heads else ""
@@ -129,9 +126,7 @@ def _shape(shape: Shape) -> str:
 def _reward(reward: Reward) -> str:
     if reward.kind == "constant":
         return f"constant reward {reward.value:g}"
-    if reward.kind == "token-below":
-        return f"token-below reward {reward.threshold}"
-    return "pseudo-reward by sample"
+    return f"token-below reward {reward.threshold}" if reward.kind == "token-below" else "pseudo-reward by sample"
 
 
 #: What a trainer may do more or less of than was asked for; padding is how, not what.

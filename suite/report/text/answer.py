@@ -1,6 +1,5 @@
 """What every view opens with: who is faster, then scaling, memory and cost, then how far to trust it."""
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -22,16 +21,16 @@ _PER_SAMPLES = 1000
 #: Bounds further apart than this factor say nothing.
 _WIDEST = 10
 _Of = TypeVar("_Of")
-_SETTING_WORDS: dict[str, Callable[[Setting], str]] = {
-    "kind": lambda setting: f"{setting.kind}s",
-    "track": lambda setting: setting.track,
-    "clock": lambda setting: inline(setting.clock),
-    "device": lambda setting: setting.device,
-    "precision": lambda setting: setting.precision,
-    "threads": lambda setting: counted(setting.threads_per_rank, "thread"),
-    "machine": lambda setting: f"machine {setting.machine}",
-    "order": lambda setting: setting.order,
-}
+_SETTING_WORDS: tuple[Callable[[Setting], str], ...] = (
+    lambda setting: f"{setting.kind}s",
+    lambda setting: setting.track,
+    lambda setting: inline(setting.clock),
+    lambda setting: setting.device,
+    lambda setting: setting.precision,
+    lambda setting: counted(setting.threads_per_rank, "thread"),
+    lambda setting: f"machine {setting.machine}",
+    lambda setting: "asynchronous" if setting.asynchronous else "synchronous",
+)
 
 
 @dataclass(frozen=True)
@@ -70,13 +69,12 @@ class Verdict:
 def answer(model: ReportModel) -> tuple[Block, ...]:
     """The blocks that head the report, the page, and a comment of a pull request."""
     verdicts = verdicts_of(model)
-    shown: list[Block] = [scope(model)]
-    if verdicts:
-        shown.append(_table(verdicts[:MOST_SHOWN]))
-        shown += [f"And {len(verdicts) - MOST_SHOWN} more under Ranking."] if len(verdicts) > MOST_SHOWN else []
-    else:
-        shown.append(nothing_ranked(model))
-    return (*shown, bullets(figures(model)), trust(model))
+    cells = [one.cells() for one in verdicts[:MOST_SHOWN]]
+    titles = [title for title in (cells[0] if cells else ()) if title != "work" or any(one[title] for one in cells)]
+    columns = tuple(Column(title, title in ("ranks", "by [95 %]")) for title in titles)
+    table = Table(columns, tuple(tuple(one[title] for title in titles) for one in cells))
+    more = [f"And {len(verdicts) - MOST_SHOWN} more under Ranking."] if len(verdicts) > MOST_SHOWN else []
+    return (scope(model), table if cells else nothing_ranked(model), *more, bullets(figures(model)), trust(model))
 
 
 def as_lines(model: ReportModel) -> tuple[str, ...]:
@@ -114,9 +112,8 @@ def verdicts_of(model: ReportModel) -> list[Verdict]:
     """Of each group of the ranking; of tuned rows, which differ by a knob, a study's own section speaks."""
     groups = sorted(_of_the_answer(model), key=lambda group: min(one.row.number for one in group.places))
     settings = {row.setting for row in model.rows if row.measured}
-    words = [say for say in _SETTING_WORDS.values() if len({say(setting) for setting in settings}) > 1]
-    several_kinds = model.several_kinds
-    return [_verdict(group, words, several_kinds) for group in groups]
+    words = [say for say in _SETTING_WORDS if len({say(setting) for setting in settings}) > 1]
+    return [_verdict(group, words, model.several_kinds) for group in groups]
 
 
 def _of_the_answer(model: ReportModel) -> list[Group]:
@@ -125,45 +122,39 @@ def _of_the_answer(model: ReportModel) -> list[Group]:
 
 
 def _verdict(group: Group, words: Sequence[Callable[[Setting], str]], several_kinds: bool) -> Verdict:
-    best, *others = group.places
+    best, second = group.places[:2]
     work = [f"{inline(group.work.algorithm)} on {inline(group.work.family)}"] if several_kinds else []
-    lead, difference = group.lead, others[0].difference
+    lead, difference = group.lead, second.difference
     says_nothing = lead.low is not None and lead.high is not None and lead.high > _WIDEST * lead.low
+    confidence: str = "equal within 5 %" if group.is_equal else best.verdict
+    if best.verdict == "faster":
+        confidence = "provisional" if best.provisional else "clear"
     remarks = (
         ("some suspect", any(one.row.holds_suspect for one in group.places)),
         ("unsteady", any(one.is_unsteady for one in group.places)),
         ("two modes", any(one.row.two_modes for one in group.places)),
         ("not in turns", not all(one.in_turns for one in group.places)),
     )
-    has_phase = best.verdict == "faster" and difference is not None and difference.is_mostly_one
     return Verdict(
         where=", ".join([*work, *(say(group.setting) for say in words)]),
         size=inline(group.size),
         ranks=str(group.ranks),
         faster=_faster(group),
         by=UNKNOWN if says_nothing else interval(lead, bound_digits=1),
-        confidence=_confidence(group),
+        confidence=confidence,
         runs=min(len(one.row.measured) for one in group.places),
         remarks=tuple(word for word, is_true in remarks if is_true),
-        phase=difference.mostly if has_phase and difference else UNKNOWN,
+        phase=difference.mostly if best.verdict == "faster" and difference and difference.is_mostly_one else UNKNOWN,
         rows=", ".join(f"R{number}" for number in sorted(one.row.number for one in group.places)),
     )
-
-
-def _confidence(group: Group) -> str:
-    best = group.places[0]
-    if best.verdict == "faster":
-        return "provisional" if best.provisional else "clear"
-    return "equal within 5 %" if group.is_equal else best.verdict
 
 
 def _faster(group: Group) -> str:
     """``a over b``; ``a or b`` and ``a or b, over c``, where the first cannot be told apart."""
     names = _apart([one.row for one in group.places])
-    behind = sum(one.verdict == "slower" for one in group.places)
-    first = len(names) - behind
+    first = sum(one.verdict != "slower" for one in group.places)
     ahead, after = " or ".join(_few(names[:first])), listed(_few(names[first:]))
-    return f"{ahead}{',' * (first > 1)} over {after}" if behind else ahead
+    return f"{ahead}{',' * (first > 1)} over {after}" if after else ahead
 
 
 def _apart(rows: Sequence[Row]) -> list[str]:
@@ -184,13 +175,6 @@ def _few(names: list[str]) -> list[str]:
     return names if len(names) <= 3 else [*names[:2], f"{len(names) - 2} more"]
 
 
-def _table(verdicts: Sequence[Verdict]) -> Table:
-    cells = [one.cells() for one in verdicts]
-    titles = [title for title in cells[0] if title != "work" or any(one.where for one in verdicts)]
-    columns = tuple(Column(title, title in ("ranks", "by [95 %]")) for title in titles)
-    return Table(columns, tuple(tuple(one[title] for title in titles) for one in cells))
-
-
 def nothing_ranked(model: ReportModel) -> str:
     measured = [row for row in model.rows if row.measured]
     if not measured:
@@ -203,11 +187,22 @@ def nothing_ranked(model: ReportModel) -> str:
 
 def figures(model: ReportModel) -> list[str]:
     """Scaling, memory and cost, a line each: the least and the most, with the rows that have them."""
-    return [
-        f"{name}: {text}."
-        for name, text in (("Scaling", _scaling(model)), ("Memory", _memory(model)), ("Cost", _cost(model)))
-        if text
+    floors = [(1 / row.memory.efficiency, row) for row in model.rows if row.memory and row.memory.efficiency]
+    seconds = [
+        (_PER_SAMPLES * row.ranks / row.samples_per_second.value, row) for row in model.rows if row.samples_per_second
     ]
+    joules = [
+        (row.energy.joules_per_sample, row)
+        for row in model.rows
+        if row.energy and row.energy.valid and row.energy.joules_per_sample is not None
+    ]
+    costs = ((seconds, f"rank seconds for {_PER_SAMPLES:,} samples"), (joules, "J a sample"))
+    texts = {
+        "Scaling": _scaling(model),
+        "Memory": f"peak {_range(floors)} times the theoretical floor" if floors else "",
+        "Cost": "; ".join(f"{_range(found)} {what}" for found, what in costs if found),
+    }
+    return [f"{name}: {text}." for name, text in texts.items() if text]
 
 
 def _scaling(model: ReportModel) -> str:
@@ -223,25 +218,6 @@ def _scaling(model: ReportModel) -> str:
     return "; ".join(phrases)
 
 
-def _memory(model: ReportModel) -> str:
-    times = [(1 / row.memory.efficiency, row) for row in model.rows if row.memory and row.memory.efficiency]
-    return f"peak {_range(times)} times the theoretical floor" if times else ""
-
-
-def _cost(model: ReportModel) -> str:
-    """Time of all ranks, and energy where it was measured."""
-    seconds = [
-        (_PER_SAMPLES * row.ranks / row.samples_per_second.value, row) for row in model.rows if row.samples_per_second
-    ]
-    joules = [
-        (row.energy.joules_per_sample, row)
-        for row in model.rows
-        if row.energy and row.energy.valid and row.energy.joules_per_sample is not None
-    ]
-    both = ((seconds, f"rank seconds for {_PER_SAMPLES:,} samples"), (joules, "J a sample"))
-    return "; ".join(f"{_range(found)} {what}" for found, what in both if found)
-
-
 def _range(found: Sequence[tuple[float, Row]]) -> str:
     return " to ".join(f"{number(value)} ({label(row)})" for value, row in _ends(found))
 
@@ -253,25 +229,23 @@ def _ends(found: Sequence[tuple[float, _Of]]) -> list[tuple[float, _Of]]:
 
 def trust(model: ReportModel) -> Pointers:
     """One line of counts, each with the heading of its details."""
-    rows, verdicts = model.rows, verdicts_of(model)
+    rows, groups = model.rows, _of_the_answer(model)
     suspect = sum(row.runs_suspect + row.runs_invalid for row in rows)
     taken = sum(row.runs_suspect for row in rows if row.holds_suspect and row.is_ranked)
     unranked = sum(bool(row.measured) and not row.is_ranked for row in rows)
     unsteady = sum(row.unsteady_runs > 0 and not row.phase_seconds for row in rows)
-    weak = Counter(one.confidence for one in verdicts)
     became = " and left out" if not taken else f", {suspect - taken} of them left out"
     if taken == suspect:
         became = " and counted, as asked for" if suspect else ""
-    pieces = [Pointer(f"{suspect:,} of {counted(model.runs, 'run')} suspect{became}", "Caveats")]
-    if unranked:
-        pieces.append(Pointer(f"{counted(unranked, 'row')} of suspect runs alone not ranked", "Caveats"))
-    pieces.append(Pointer(f"{unsteady} of {counted(len(rows), 'row')} unsteady", "Throughput"))
-    if verdicts:
-        few = f" and {weak['too few runs']} of too few runs" if weak["too few runs"] else ""
-        provisional = sum(group.places[0].provisional for group in _of_the_answer(model))
-        known = f"{provisional} of {counted(len(verdicts), 'verdict')} provisional{few}"
-        pieces.append(Pointer(known, "Ranking"))
-    if model.alone:
-        pieces.append(Pointer(f"{counted(len(model.alone), 'row')} without another to compare", "Ranking"))
-    pieces.append(Pointer(f"{model.runs - model.runs_ok:,} failed", "Failures"))
-    return Pointers("How far to trust this:", tuple(pieces))
+    provisional = sum(group.places[0].provisional for group in groups)
+    too_few = sum(group.places[0].verdict == "too few runs" for group in groups)
+    few = f" and {too_few} of too few runs" if too_few else ""
+    pieces = (
+        (True, f"{suspect:,} of {counted(model.runs, 'run')} suspect{became}", "Caveats"),
+        (unranked, f"{counted(unranked, 'row')} of suspect runs alone not ranked", "Caveats"),
+        (True, f"{unsteady} of {counted(len(rows), 'row')} unsteady", "Throughput"),
+        (groups, f"{provisional} of {counted(len(groups), 'verdict')} provisional{few}", "Ranking"),
+        (model.alone, f"{counted(len(model.alone), 'row')} without another to compare", "Ranking"),
+        (True, f"{model.runs - model.runs_ok:,} failed", "Failures"),
+    )
+    return Pointers("How far to trust this:", tuple(Pointer(text, to) for is_so, text, to in pieces if is_so))

@@ -1,7 +1,7 @@
 """Columns that the tables of several sections share: what names a row, and what rows differ in."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from typing import Any, Literal, TypeVar
 
 from suite.report.facts.costs import PhaseCost
 from suite.report.facts.entry import SUITE_CLOCK
@@ -87,20 +87,24 @@ def table_of(
     return Table(tuple(column for column, _ in columns), cells, tuple(notes))
 
 
-def shown(read: Callable[[Row], Item | None], show: Callable[[Item], str]) -> Callable[[Row], str]:
-    """Of a fact that not every row has."""
+def shown(fact: str, show: Callable[[Any], str] = number) -> Callable[[Row], str]:
+    """Of a fact that not every row has, by its dotted name: ``memory.peak_bytes``."""
 
     def cell(row: Row) -> str:
-        fact = read(row)
-        return UNKNOWN if fact is None else show(fact)
+        found: Any = row
+        for name in fact.split("."):
+            found = None if found is None else getattr(found, name)
+        return UNKNOWN if found is None else show(found)
 
     return cell
 
 
-def seconds(name: str, costs: Callable[[Row], Sequence[PhaseCost]]) -> Callable[[Row], str]:
+def seconds(name: str, costs: Literal["phases", "parts"] = "phases") -> Callable[[Row], str]:
     """Of a phase, or a part of one, by its name: per iteration, and share of it in percent."""
 
-    def text(cost: PhaseCost) -> str:
-        return number(cost.seconds) + ("" if cost.share is None else f" ({percent(cost.share)})")
+    def text(costs: Sequence[PhaseCost]) -> str:
+        found = [cost for cost in costs if cost.name == name]
+        share = "" if not found or found[0].share is None else f" ({percent(found[0].share)})"
+        return f"{number(found[0].seconds)}{share}" if found else UNKNOWN
 
-    return shown(lambda row: next((cost for cost in costs(row) if cost.name == name), None), text)
+    return shown(costs, text)

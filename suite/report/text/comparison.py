@@ -1,6 +1,7 @@
 """A comparison on a terminal: what kind it is, its rows, where the time went, what differs around, what is lacking."""
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from rich import box
 from rich.table import Table
@@ -61,12 +62,12 @@ def headline(result: FolderComparison) -> Iterator[str]:
     more = [f"{len(named) - _MOST_FACTS} more below"] if len(named) > _MOST_FACTS else []
     yield f"{around.label}{': ' if facts else ''}{'; '.join([*facts, *more])}"
     ways = {
-        "slower": [row for row in result.rows if row.verdict == "slower"],
-        "faster": [row for row in result.rows if row.verdict == "faster"],
-        f"equal within {result.margin:.0%}": [row for row in result.rows if _is_equal(row)],
-        "undecided": [row for row in result.rows if not row.decided],
+        "slower": sum(row.verdict == "slower" for row in result.rows),
+        "faster": sum(row.verdict == "faster" for row in result.rows),
+        f"equal within {result.margin:.0%}": sum(map(_is_equal, result.rows)),
+        "undecided": sum(not row.decided for row in result.rows),
     }
-    counts = [f"{len(rows)} {way}" for way, rows in ways.items() if rows]
+    counts = [f"{rows} {way}" for way, rows in ways.items() if rows]
     yield f"{counted(len(result.rows), 'row')} compared{': ' if counts else ''}{', '.join(counts)}"
 
 
@@ -111,30 +112,25 @@ def _forms(rows: Sequence[ComparedRow], margin: float) -> list[Form]:
         "~": "~: not all runs were steady, or some were slow",
     }
     unsaid = () if any(row.variant for row in rows) else ("variant",)
-    whole = [without(_compared(row, _verdict(row, margin)), *unsaid) for row in rows]
+    whole = [without(_compared(row, _long(row, margin)), *unsaid) for row in rows]
     short = [without(_compared(row, _short(row)), *unsaid) for row in rows]
     legend = "; ".join(text for mark, text in legend_of.items() if any(mark in row["verdict"] for row in short))
-    dropped = (("runs",), ("runs", "layout"))
-    return [
-        Form(whole, compact=False),
-        Form(short, legend),
-        *(Form([without(cells, *titles) for cells in short], legend, titles) for titles in dropped),
-    ]
+    dropped = ((), ("runs",), ("runs", "layout"))
+    narrow = [Form([without(cells, *titles) for cells in short], legend, titles) for titles in dropped]
+    return [Form(whole, compact=False), *narrow]
 
 
-def _verdict(row: ComparedRow, margin: float) -> str:
-    remarks = [f", equal within {margin:.0%}"] if row.equivalent else []
-    remarks += [" (unsteady)"] if row.unsteady_before or row.unsteady_after else []
-    remarks += [" (slow runs)"] if row.slow_before or row.slow_after else []
-    return "".join([row.verdict if row.reason is None else "not tested", *remarks])
+def _long(row: ComparedRow, margin: float) -> str:
+    equal = f", equal within {margin:.0%}" if row.equivalent else ""
+    unsteady = " (unsteady)" if row.unsteady_before or row.unsteady_after else ""
+    slow = " (slow runs)" if row.slow_before or row.slow_after else ""
+    return f"{row.verdict if row.reason is None else 'not tested'}{equal}{unsteady}{slow}"
 
 
 def _short(row: ComparedRow) -> str:
     shaky = "~" if row.unsteady_before or row.unsteady_after or row.slow_before or row.slow_after else ""
-    if row.reason is not None:
-        return f"untested{shaky}"
-    if _is_equal(row):
-        return f"equal{shaky}"
+    if row.reason is not None or _is_equal(row):
+        return f"{'equal' if row.reason is None else 'untested'}{shaky}"
     return f"{_SHORT_VERDICTS.get(row.verdict, row.verdict)}{shaky}{' =' if row.equivalent else ''}"
 
 
@@ -146,27 +142,29 @@ def _compared(row: ComparedRow, verdict: str) -> Cells:
         "layout": printable(row.layout),
         "variant": visible(row.variant, 40),
         "runs": f"{row.runs_before} / {row.runs_after}",
-        "ratio [95 %]": _ratio(row.ratio, row.low, row.high),
+        "ratio [95 %]": _ratio(row),
         "verdict": verdict,
     }
     return cells | ({"gate": row.gate.outcome} if row.gate else {})
 
 
-def _ratio(ratio: float | None, low: float | None, high: float | None) -> str:
-    if ratio is None:
-        return UNKNOWN
-    return f"{ratio:.3f}" if low is None or high is None else f"{ratio:.3f} [{_bound(low)}, {_bound(high)}]"
-
-
-def _bound(ratio: float) -> str:
-    return "<0.01" if ratio < 0.01 else ">100" if ratio > 100 else f"{ratio:.3f}"
+def _ratio(one: Any) -> str:
+    """Of a row, a phase or memory."""
+    if one.ratio is None or one.low is None or one.high is None:
+        return UNKNOWN if one.ratio is None else f"{one.ratio:.3f}"
+    bounds = ("<0.01" if bound < 0.01 else ">100" if bound > 100 else f"{bound:.3f}" for bound in (one.low, one.high))
+    return f"{one.ratio:.3f} [{', '.join(bounds)}]"
 
 
 def _print_phases(rows: Sequence[ComparedRow], all_phases: bool) -> None:
     """Of rows that differ, as a whole or in a phase; of one row alone in any case."""
     known = [row for row in rows if row.phases]
-    shown = [row for row in known if all_phases or len(rows) == 1 or _has_moved(row)]
-    shown = shown if all_phases else shown[:_MOST_ROWS_WITH_PHASES]
+    moved = [
+        row
+        for row in known
+        if len(rows) == 1 or {"slower", "faster"} & {row.verdict, *(phase.verdict for phase in row.phases)}
+    ]
+    shown = known if all_phases else moved[:_MOST_ROWS_WITH_PHASES]
     if shown:
         print_line("where the time went: seconds per iteration, ratio of rates, share of the change")
     for row in shown:
@@ -183,29 +181,23 @@ def _print_phases(rows: Sequence[ComparedRow], all_phases: bool) -> None:
         print_line(line)
 
 
-def _has_moved(row: ComparedRow) -> bool:
-    return any(verdict in ("slower", "faster") for verdict in (row.verdict, *(one.verdict for one in row.phases)))
-
-
 def _phase_cells(row: ComparedRow) -> Iterator[Cells]:
+    parts: list[tuple[str, str, str, str, Any]] = []
     for phase in row.phases:
+        share = UNKNOWN if phase.share_of_change is None else f"{phase.share_of_change:.0%}"
+        parts.append((phase.name, number(phase.before_seconds), number(phase.after_seconds), share, phase))
+    if row.memory:
+        before, after = (f"{gib(size)} GiB" for size in (row.memory.before_bytes, row.memory.after_bytes))
+        parts.append(("memory", before, after, "", row.memory))
+    for name, before, after, share, one in parts:
+        verdict = one.verdict or ""
         yield {
-            "phase": phase.name,
-            "before": number(phase.before_seconds),
-            "after": number(phase.after_seconds),
-            "ratio [95 %]": _ratio(phase.ratio, phase.low, phase.high),
-            "share": UNKNOWN if phase.share_of_change is None else f"{phase.share_of_change:.0%}",
-            "verdict": _SHORT_VERDICTS.get(phase.verdict or "", phase.verdict or ""),
-        }
-    memory = row.memory
-    if memory is not None:
-        yield {
-            "phase": "memory",
-            "before": f"{gib(memory.before_bytes)} GiB",
-            "after": f"{gib(memory.after_bytes)} GiB",
-            "ratio [95 %]": _ratio(memory.ratio, memory.low, memory.high),
-            "share": "",
-            "verdict": _SHORT_VERDICTS.get(memory.verdict or "", memory.verdict or ""),
+            "phase": name,
+            "before": before,
+            "after": after,
+            "ratio [95 %]": _ratio(one),
+            "share": share,
+            "verdict": _SHORT_VERDICTS.get(verdict, verdict),
         }
 
 
@@ -238,9 +230,8 @@ def _lacking(unjudged: Sequence[Unjudged]) -> Iterator[str]:
     for lack, words in _LACKS.items():
         found = [one for one in unjudged if one.lack == lack]
         if found:
-            noun = "bundle" if lack in _OF_BUNDLES else "row or bundle" if lack == "copies" else "row"
-            plural = "rows or bundles" if lack == "copies" else None
-            yield f"{counted(len(found), noun, plural)} {words}:"
+            noun, plural = ("row or bundle", "rows or bundles") if lack == "copies" else ("row", None)
+            yield f"{counted(len(found), 'bundle' if lack in _OF_BUNDLES else noun, plural)} {words}:"
             yield from _few(
                 f"- {_SIDES[one.side]}{visible(one.name, 200)}{': ' if one.detail else ''}{visible(one.detail, 400)}"
                 for one in found
@@ -266,13 +257,12 @@ def _needed(rows: Sequence[ComparedRow], margin: float) -> Iterator[str]:
 
 def _runs_text(needed: Sequence[int | None]) -> str:
     """How many runs a side would decide rows, from the fewest to the most that one of them takes."""
-    known = [count for count in needed if count is not None]
-    unknown = len(needed) - len(known)
+    known = sorted({count for count in needed if count is not None})
+    unknown, is_one = needed.count(None), len(needed) == 1
     texts = []
     if known:
-        least, most = min(known), max(known)
-        span = str(most) if least == most else f"{least} to {most}"
-        texts.append(f"{span} runs a side would likely decide {'it' if len(needed) == 1 else 'them'}")
+        span = " to ".join(map(str, dict.fromkeys((known[0], known[-1]))))
+        texts.append(f"{span} runs a side would likely decide {'it' if is_one else 'them'}")
     if unknown:
-        texts.append(f"{MOST_RUNS:,} runs a side would not decide {'it' if len(needed) == 1 else f'{unknown} of them'}")
+        texts.append(f"{MOST_RUNS:,} runs a side would not decide {'it' if is_one else f'{unknown} of them'}")
     return f"; {listed(texts)}" if texts else ""

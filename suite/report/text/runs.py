@@ -18,17 +18,15 @@ _LONGEST = 40
 _LONGEST_ANYWHERE = 1000
 
 
-def _rate(one: Listed) -> str:
-    rate = one.fact("samples_per_second")
-    return UNKNOWN if rate is None else interval(Interval(rate, one.fact("low"), one.fact("high")))
-
-
 def _fact(name: str) -> Callable[[Listed], str]:
-    def read(one: Listed) -> str:
-        value = one.fact(name)
-        return UNKNOWN if value is None else str(value)
+    return lambda one: UNKNOWN if (value := one.fact(name)) is None else str(value)
 
-    return read
+
+def _rate(one: Listed) -> str:
+    """With as many digits as its interval has."""
+    rate = one.fact("samples_per_second")
+    known = None if rate is None else Interval(rate, one.fact("low"), one.fact("high"))
+    return interval(known).partition(" ")[0]
 
 
 #: In the order in which they stand; those that come first stay longest where there is no room.
@@ -36,7 +34,7 @@ _COLUMNS: dict[str, Callable[[Listed], str]] = {
     "run": lambda one: one.run,
     "state": lambda one: one.state,
     "started": lambda one: moment(one.fact("started")).removesuffix(" UTC"),
-    "samples/s": lambda one: _rate(one).partition(" ")[0],
+    "samples/s": _rate,
     "tags": lambda one: " ".join(one.tags) or UNKNOWN,
     "size": _fact("size"),
     "ranks": _fact("ranks"),

@@ -5,10 +5,8 @@ import shlex
 from collections.abc import Callable, Iterator
 
 from suite.launch.cluster.registry import CLUSTER_LAUNCHERS
-from suite.report.facts.entry import ReportEvidence
 from suite.report.facts.model import ReportModel
 from suite.report.facts.network import SCOPES, NetworkLine, row_names
-from suite.report.facts.pool import Row
 from suite.report.formatting.escape import inline, prose, visible
 from suite.report.formatting.grid import Column, Table
 from suite.report.formatting.numbers import UNKNOWN, number, percent
@@ -33,14 +31,12 @@ _COLUMNS: tuple[tuple[Column, Callable[[NetworkLine], str]], ...] = (
     (Column("nodes"), lambda line: str(line.nodes)),
     (Column("where", False), lambda line: SCOPES[line.scope]),
     (Column("runs"), lambda line: str(line.runs)),
-    (Column("all-reduce"), lambda line: _gigabytes(line.measured.all_reduce)),
-    (Column("slowest run"), lambda line: _gigabytes(line.lowest_all_reduce)),
-    (Column("all-gather"), lambda line: _gigabytes(line.measured.all_gather)),
-    (Column("send and receive"), lambda line: _gigabytes(line.measured.send_receive)),
-    (Column("latency us"), lambda line: _microseconds(line.measured.latency_seconds)),
-)
-_BESIDE: tuple[tuple[Column, Callable[[NetworkLine], str]], ...] = (
-    (Column("catalogue"), lambda line: _gigabytes(line.catalogue_bytes_per_second)),
+    (Column("all-reduce"), lambda line: _over(line.measured.all_reduce, 1e9)),
+    (Column("slowest run"), lambda line: _over(line.lowest_all_reduce, 1e9)),
+    (Column("all-gather"), lambda line: _over(line.measured.all_gather, 1e9)),
+    (Column("send and receive"), lambda line: _over(line.measured.send_receive, 1e9)),
+    (Column("latency us"), lambda line: _over(line.measured.latency_seconds, 1e-6)),
+    (Column("catalogue"), lambda line: _over(line.catalogue_bytes_per_second, 1e9)),
     (Column("all-reduce of it %"), lambda line: _share(line)),
 )
 
@@ -83,19 +79,18 @@ def _network(model: ReportModel) -> Iterator[Block]:
     lines = model.networks
     if lines:
         is_known = any(line.catalogue_bytes_per_second for line in lines)
-        columns = (*_COLUMNS, *_BESIDE) if is_known else _COLUMNS
-        tells = {"machine": len(model.machines) > 1, "slowest run": any(line.runs > 1 for line in lines)}
-        columns = tuple((column, show) for column, show in columns if tells.get(column.title, True))
+        tells = {
+            "machine": len(model.machines) > 1,
+            "slowest run": any(line.runs > 1 for line in lines),
+            **dict.fromkeys(("catalogue", "all-reduce of it %"), is_known),
+        }
+        columns = tuple((column, show) for column, show in _COLUMNS if tells.get(column.title, True))
         yield f"{_NETWORK} {_CATALOGUE}" if is_known else _NETWORK
         yield table_of(columns, lines)
 
 
-def _gigabytes(bytes_per_second: float | None) -> str:
-    return UNKNOWN if bytes_per_second is None else number(bytes_per_second / 1e9)
-
-
-def _microseconds(seconds: float | None) -> str:
-    return UNKNOWN if seconds is None else number(seconds * 1e6)
+def _over(value: float | None, unit: float) -> str:
+    return UNKNOWN if value is None else number(value / unit)
 
 
 def _share(line: NetworkLine) -> str:
@@ -104,27 +99,25 @@ def _share(line: NetworkLine) -> str:
 
 
 def _commands(model: ReportModel) -> Iterator[Block]:
+    """Of each row; the command that fails where any byte of any bundle is another one; and each bundle's digest."""
     yield "One command per row; it takes everything from the manifest."
     if any(row.launcher in CLUSTER_LAUNCHERS for row in model.rows):
         yield (
             "A cluster's own options, such as a partition, follow a `--`; `suite submit LAUNCHER --manifest FILE` "
             "submits the same runs without waiting for them."
         )
-    yield Listing(tuple(_command(row) for row in model.rows), "sh")
-    yield from _evidence(model.evidence)
-
-
-def _command(row: Row) -> str:
-    more = "".join(f" {shlex.quote(visible(word, 4096))}" for word in row.rerun_options)
-    manifest = shlex.quote(visible(row.path, 4096).rstrip("/") + "/manifest.json")
-    return f"suite rerun {manifest}{more} # {row.name}"
-
-
-def _evidence(evidence: ReportEvidence) -> Iterator[Block]:
-    """The command that fails where any byte of any bundle is another one, and each bundle's own digest."""
+    commands = []
+    for row in model.rows:
+        words = [
+            visible(row.path, 4096).rstrip("/") + "/manifest.json",
+            *(visible(word, 4096) for word in row.rerun_options),
+        ]
+        commands.append(f"suite rerun {shlex.join(words)} # {row.name}")
+    yield Listing(tuple(commands), "sh")
+    evidence = model.evidence
     if evidence.digest is not None:
         yield "This fails unless every bundle is byte for byte the one that this report was made of."
-        paths = " ".join(shlex.quote(visible(path, 4096)) for path in evidence.paths)
+        paths = shlex.join(visible(path, 4096) for path in evidence.paths)
         yield Listing((f"suite verify {paths} --digest {evidence.digest}",), "sh")
     lines = [f"{bundle.digest}  {visible(bundle.path, 4096)}" for bundle in evidence.bundles if bundle.digest]
     if lines:

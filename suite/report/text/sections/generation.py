@@ -4,10 +4,11 @@ samples cost."""
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 
+from suite.bundle.record import LengthSummary
 from suite.report.facts.model import ReportModel
 from suite.report.facts.network import row_names
 from suite.report.facts.pool import Row
-from suite.report.facts.rollout import Asynchronous, Generation, LengthFacts, Overlap, RoleUse, Unevenness
+from suite.report.facts.rollout import Generation, RoleUse, Unevenness
 from suite.report.formatting.escape import inline
 from suite.report.formatting.grid import Column, Table
 from suite.report.formatting.numbers import UNKNOWN, counted, gib, interval, number, percent
@@ -61,12 +62,14 @@ def _generation(model: ReportModel) -> Iterator[Block]:
     if not rows:
         return
     yield _WHAT
-    columns: list[Shown] = [(Column("engine", False), _shown(_engine))]
-    columns += [(Column(f"{name} s"), seconds(name, lambda row: row.phases)) for name in _PHASES]
-    columns += [(Column("iteration s"), lambda row: number(row.iteration_seconds))]
+    columns: list[Shown] = [(Column("engine", False), shown("generation", _engine))]
+    columns += [(Column(f"{name} s"), seconds(name)) for name in _PHASES]
+    columns += [(Column("iteration s"), shown("iteration_seconds"))]
     yield table_of([LABEL, *columns], rows)
     together = [row for row in rows if row.generation and not row.generation.ranks]
-    memory: list[Shown] = [(Column("while training", False), _shown(lambda one: "asleep" if one.asleep else "awake"))]
+    memory: list[Shown] = [
+        (Column("while training", False), shown("generation.asleep", lambda asleep: "asleep" if asleep else "awake"))
+    ]
     memory += [(Column(f"{name} GiB"), _peak(name)) for name in _PHASES]
     if together:
         yield _MEMORY
@@ -75,33 +78,28 @@ def _generation(model: ReportModel) -> Iterator[Block]:
     if known:
         yield _MISMATCH
         mismatch: list[Shown] = [
-            (Column("mean difference"), _shown(lambda one: number(one.logprob_difference_mean))),
-            (Column("greatest"), _shown(lambda one: number(one.logprob_difference_max))),
-            (Column("effective samples %"), _shown(lambda one: _share(one.effective_sample_size))),
+            (Column("mean difference"), shown("generation.logprob_difference_mean")),
+            (Column("greatest"), shown("generation.logprob_difference_max")),
+            (
+                Column("effective samples %"),
+                shown("generation.effective_sample_size", lambda share: f"{100 * share:.1f}"),
+            ),
         ]
         yield table_of([LABEL, *mismatch], known)
     split = [row for row in rows if row.generation and row.generation.order == "ahead"]
     if split:
         yield _SPLIT
         stale: list[Shown] = [
-            (Column("generating ranks"), _shown(lambda one: str(one.ranks))),
-            (Column("staleness"), _shown(lambda one: UNKNOWN if one.staleness is None else str(one.staleness))),
-            (Column("generating s"), _beside(lambda one: number(one.generating))),
-            (Column("exposed s"), _beside(lambda one: number(one.exposed))),
-            (Column("training s"), _beside(lambda one: number(one.training))),
-            (Column("generating ranks idle s"), _beside(lambda one: number(one.waiting))),
-            (Column("generating GiB"), _beside(lambda one: gib(one.generation_bytes))),
-            (Column("training GiB"), _beside(lambda one: gib(one.training_bytes))),
+            (Column("generating ranks"), shown("generation.ranks", str)),
+            (Column("staleness"), shown("generation.staleness", str)),
+            (Column("generating s"), shown("generation.overlap.generating")),
+            (Column("exposed s"), shown("generation.overlap.exposed")),
+            (Column("training s"), shown("generation.overlap.training")),
+            (Column("generating ranks idle s"), shown("generation.overlap.waiting")),
+            (Column("generating GiB"), shown("generation.overlap.generation_bytes", gib)),
+            (Column("training GiB"), shown("generation.overlap.training_bytes", gib)),
         ]
         yield table_of([LABEL, *stale], split)
-
-
-def _shown(show: Callable[[Generation], str]) -> Callable[[Row], str]:
-    return shown(lambda row: row.generation, show)
-
-
-def _beside(show: Callable[[Overlap], str]) -> Callable[[Row], str]:
-    return _shown(lambda one: show(one.overlap) if one.overlap else UNKNOWN)
 
 
 def _engine(one: Generation) -> str:
@@ -111,16 +109,7 @@ def _engine(one: Generation) -> str:
 
 
 def _peak(name: str) -> Callable[[Row], str]:
-    def show(row: Row) -> str:
-        found = [one.peak_bytes for one in row.memory.by_phase if one.name == name] if row.memory else []
-        return gib(found[0]) if found else UNKNOWN
-
-    return show
-
-
-def _share(ratio: float | None) -> str:
-    """To a tenth of a percent: what matters is how far it is from 100."""
-    return UNKNOWN if ratio is None else f"{100 * ratio:.1f}"
+    return shown("memory.by_phase", lambda phases: gib(next((it.peak_bytes for it in phases if it.name == name), None)))
 
 
 def _asynchronous(model: ReportModel) -> Iterator[Block]:
@@ -129,10 +118,10 @@ def _asynchronous(model: ReportModel) -> Iterator[Block]:
         return
     yield _PERIODS
     columns: list[Shown] = [
-        (Column("period s [95 %]"), lambda row: interval(_period(row))),
+        (Column("period s [95 %]"), _period),
         (Column("consumed samples/s [95 %]"), rate),
-        (Column("exposed s"), _ahead(lambda one: number(one.exposed))),
-        (Column("staleness", False), _ahead(_histogram)),
+        (Column("exposed s"), shown("asynchronous.exposed")),
+        (Column("staleness", False), shown("asynchronous.staleness", _histogram)),
     ]
     yield table_of([LABEL, *columns], rows)
     yield _ROLES
@@ -147,21 +136,16 @@ def _asynchronous(model: ReportModel) -> Iterator[Block]:
     yield table_of(roles, [(row, role) for row in rows if row.asynchronous for role in row.asynchronous.roles])
 
 
-def _ahead(show: Callable[[Asynchronous], str]) -> Callable[[Row], str]:
-    return shown(lambda row: row.asynchronous, show)
-
-
-def _period(row: Row) -> Interval | None:
+def _period(row: Row) -> str:
     rate, samples = row.samples_per_second, row.samples_per_iteration
     if rate is None or samples is None:
-        return None
+        return UNKNOWN
     low, high = (None if bound is None else samples / bound for bound in (rate.high, rate.low))
-    return Interval(samples / rate.value, low, high)
+    return interval(Interval(samples / rate.value, low, high))
 
 
-def _histogram(one: Asynchronous) -> str:
-    """``0: 4 %, 1: 96 %``."""
-    return ", ".join(f"{age}: {percent(share)} %" for age, share in one.staleness)
+def _histogram(staleness: Sequence[tuple[int, float]]) -> str:
+    return ", ".join(f"{age}: {percent(share)} %" for age, share in staleness)
 
 
 def _lengths(model: ReportModel) -> Iterator[Block]:
@@ -172,12 +156,12 @@ def _lengths(model: ReportModel) -> Iterator[Block]:
     yield Table(_LENGTHS, tuple(_length_cells(rows)))
     yield _COST
     columns: list[Shown] = [
-        (Column("batches", False), _uneven(_batches)),
-        (Column("padded %"), _uneven(lambda one: percent(one.padded_share))),
-        (Column("idle slots %"), _uneven(lambda one: percent(one.idle_slot_share))),
-        (Column("lost s"), _uneven(lambda one: number(one.idle_slot_seconds))),
+        (Column("batches", False), shown("unevenness", _batches)),
+        (Column("padded %"), shown("unevenness.padded_share", percent)),
+        (Column("idle slots %"), shown("unevenness.idle_slot_share", percent)),
+        (Column("lost s"), shown("unevenness.idle_slot_seconds")),
         (Column("lost %"), _lost_share),
-        (Column("idle ranks %"), lambda row: UNKNOWN if row.idle is None else percent(row.idle.share)),
+        (Column("idle ranks %"), shown("idle.share", percent)),
     ]
     yield table_of([LABEL, *columns], rows)
 
@@ -194,17 +178,13 @@ def _length_cells(rows: Sequence[Row]) -> Iterator[tuple[str, ...]]:
         yield ("", "", "", "responses", *_figures(one.response))
 
 
-def _figures(one: LengthFacts) -> tuple[str, ...]:
-    whole = (f"{tokens:,}" for tokens in (one.p50, one.p90, one.p99, one.most))
+def _figures(one: LengthSummary) -> tuple[str, ...]:
+    whole = (f"{tokens:,}" for tokens in (one.p50, one.p90, one.p99, one.max))
     return number(one.mean), *whole, percent(one.at_cap)
 
 
-def _uneven(show: Callable[[Unevenness], str]) -> Callable[[Row], str]:
-    return shown(lambda row: row.unevenness, show)
-
-
 def _batches(one: Unevenness) -> str:
-    return f"{'packed' if one.packed else 'padded'}{', balanced' if one.balanced else ''}"
+    return ("packed" if one.packed else "padded") + ", balanced" * one.balanced
 
 
 def _lost_share(row: Row) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from suite.bundle.imported.record import MARK, ImportedRecord, ImportedRow
+from suite.bundle.imported.record import MARK, ImportedRecord
 from suite.report.facts.model import ReportModel
 from suite.report.formatting.escape import code, inline, prose
 from suite.report.formatting.grid import Column, Table
@@ -10,7 +10,7 @@ from suite.report.formatting.numbers import UNKNOWN, counted, gib, number, perce
 from suite.report.text.section import Block, Section, bullets, few
 from suite.spec.phases import ALL
 
-_WORK = {"samples": "samples", "prompt_tokens": "prompt tokens", "response_tokens": "response tokens"}
+_WORK = ("samples", "prompt_tokens", "response_tokens")
 
 
 def _blocks(model: ReportModel) -> Iterator[Block]:
@@ -21,23 +21,17 @@ def _blocks(model: ReportModel) -> Iterator[Block]:
         f"{counted(len(rows), 'row')} from other tools' own logs, each {MARK}: these figures are as the tool logged "
         "them, with what the importer told beside. They are in no ranking, comparison, scaling or verdict here."
     )
-    cells = ((name_of(place), *(show(row.record) for _, show in _COLUMNS)) for place, row in enumerate(rows, start=1))
+    # rows that were measured are R1, R2
+    named = [(f"I{place}", row.record) for place, row in enumerate(rows, start=1)]
+    cells = ((name, *(show(record) for _, show in _COLUMNS)) for name, record in named)
     yield Table((Column("row", False), *(column for column, _ in _COLUMNS)), tuple(cells))
-    phases = [phase for phase in ALL if any(phase.name in row.record.phases for row in rows)]
+    phases = [phase for phase in ALL if any(phase.name in record.phases for _, record in named)]
     if phases:
         yield "Seconds of a step by the tool's own timers (share of the step in %):"
-        seconds = (
-            (name_of(place), *(_phase(row.record, phase.name) for phase in phases))
-            for place, row in enumerate(rows, start=1)
-        )
+        seconds = ((name, *(_phase(record, phase.name) for phase in phases)) for name, record in named)
         yield Table((Column("row", False), *(Column(phase.label) for phase in phases)), tuple(seconds))
     yield "Where they are from:"
-    yield bullets(few([_origin(place, row) for place, row in enumerate(rows, start=1)]))
-
-
-def name_of(place: int) -> str:
-    """Of a row in this report, by its place from 1; rows that were measured are ``R1``, ``R2``."""
-    return f"I{place}"
+    yield bullets(few([f"{name}: {_origin(record)}" for name, record in named]))
 
 
 def _mean(tokens: float | None, samples: float | None) -> float | None:
@@ -71,12 +65,11 @@ def _phase(record: ImportedRecord, name: str) -> str:
     return number(phase.seconds) + (f" ({percent(phase.share)})" if phase.share is not None else "")
 
 
-def _origin(place: int, row: ImportedRow) -> str:
-    record, known = row.record, row.record.told
+def _origin(record: ImportedRecord) -> str:
+    known = record.told
     sources: dict[str, list[str]] = {}
-    for name, label in _WORK.items():
-        if name in record.counts.sources:
-            sources.setdefault(record.counts.sources[name], []).append(label)
+    for name in filter(record.counts.sources.__contains__, _WORK):
+        sources.setdefault(record.counts.sources[name], []).append(name.replace("_", " "))
     facts = [
         f"{inline(record.id)}, {record.tool}'s {record.form} log of {record.log.bytes:,} bytes",
         f"SHA-256 {code(record.log.sha256)}",
@@ -87,7 +80,7 @@ def _origin(place: int, row: ImportedRow) -> str:
         f"the importer notes: {prose(known.note)}" if known.note else "",
         *map(prose, record.notes),
     ]
-    return f"{name_of(place)}: {'; '.join(filter(None, facts))}"
+    return "; ".join(filter(None, facts))
 
 
 SECTION = Section("Imported, not measured here", _blocks, needs_rows=False)

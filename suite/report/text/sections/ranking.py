@@ -4,11 +4,11 @@ same work, without a verdict."""
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain, groupby
 
 from suite.report.facts.entry import RUNS_TO_PUBLISH, RUNS_TO_RANK, SUITE_CLOCK, Setting
-from suite.report.facts.kind import WorkKind
 from suite.report.facts.model import ReportModel
-from suite.report.facts.phase_ratios import COMPARED, PhaseRatio
+from suite.report.facts.phase_ratios import COMPARED
 from suite.report.facts.pool import Row
 from suite.report.facts.ranking import Group, RankedRow, Side, SideBySide
 from suite.report.facts.work import COUNTED, WorkDifference
@@ -16,7 +16,7 @@ from suite.report.formatting.escape import inline, prose
 from suite.report.formatting.grid import Column, Notes, Table
 from suite.report.formatting.numbers import UNKNOWN, counted, gib, interval, listed, number, percent
 from suite.report.text.answer import nothing_ranked
-from suite.report.text.columns import Shown, rate, varying
+from suite.report.text.columns import Shown, rate, table_of, varying
 from suite.report.text.section import Block, Heading, Section, bullets, few
 
 _TURNS = "Ratios of rows that took turns by iteration are of {} turns, one start for each run."
@@ -27,12 +27,7 @@ _TOO_FEW = (
 _SEEDS = "Seeds: rows that differ in their seed alone do not compete; those of each seed are ranked by themselves."
 #: What a cell shows of a phase that is not there.
 _NONE = "\N{EN DASH}"
-_RATIO = Column("to fastest engine")
-_RATES = (
-    *(Column(title, False) for title in ("row", "backend", "kind", "layout")),
-    Column("runs"),
-    *(Column("samples/s [95 %]"), _RATIO),
-)
+_Member = tuple[Group, RankedRow]
 _WHAT = (
     "These rows were asked for equal work under equal conditions. An engine runs the suite's own iteration, a trainer "
     "its stack's. Where that is other work, the ratio to the fastest engine includes the difference: this is no "
@@ -63,77 +58,66 @@ def _ranking(model: ReportModel) -> Iterator[Block]:
             "with synchronous ones."
         )
     has_headings = len({row.setting for row in model.rows}) > 1
-    by_setting: dict[Setting, list[Group]] = defaultdict(list)
-    for group in model.ranking.groups:
-        by_setting[group.setting].append(group)
     notes: dict[str, None] = {}
-    for setting in sorted(by_setting):
+    groups = sorted(model.ranking.groups, key=lambda group: (group.setting, group.work))
+    for setting, of_setting in groupby(groups, lambda group: group.setting):
         yield Heading(_heading(setting, model.algorithms)) if has_headings else ""
-        by_work: dict[WorkKind, list[Group]] = defaultdict(list)
-        for group in by_setting[setting]:
-            by_work[group.work].append(group)
-        for work in sorted(by_work):
+        for work, of_work in groupby(of_setting, lambda group: group.work):
             yield f"{prose(work.text)}:" if model.several_kinds else ""
-            table = _table(by_work[work])
+            alike = list(of_work)
+            table = _table(alike)
             notes.update(dict.fromkeys(table.notes))
             yield replace(table, notes=())
-            slower = [(group, ranked) for group in by_work[work] for ranked in group.places if _is_one_phase(ranked)]
-            yield bullets(few([_origin(group, ranked) for group, ranked in slower]))
+            yield bullets(few(list(chain.from_iterable(map(_origins, alike)))))
     yield bullets(notes)
 
 
-def _phase_cell(one: PhaseRatio | None) -> str:
-    if one is None:
-        return UNKNOWN
-    verdict = {"not distinguishable": "unclear", None: ""}.get(one.verdict, one.verdict)
-    return f"{number(one.ratio.value)} {verdict}".rstrip()
-
-
-def _origin(group: Group, ranked: RankedRow) -> str:
-    """One sentence; a share above 1 is what the row makes up for in other phases."""
-    best, found = group.places[0].row, ranked.difference
-    assert found is not None, "only differences are told"
-    return (
-        f"{ranked.row.name} takes {number(found.seconds)} s longer per iteration than {best.name}, "
-        f"{percent(found.share)} % of that in {found.mostly}{'; elsewhere it is faster' if found.share > 1 else ''}."
-    )
+def _origins(group: Group) -> Iterator[str]:
+    """Of slower rows whose difference is mostly of one phase; a share above 1 is made up for in others."""
+    best = group.places[0].row.name
+    for ranked in group.places:
+        found = ranked.difference
+        if ranked.verdict == "slower" and found and found.is_mostly_one:
+            yield (
+                f"{ranked.row.name} takes {number(found.seconds)} s longer per iteration than {best}, "
+                f"{percent(found.share)} % of that in {found.mostly}{'; elsewhere it is faster' * (found.share > 1)}."
+            )
 
 
 def _heading(setting: Setting, algorithms: Sequence[str]) -> str:
     whose = f"Engine backends (the suite's own {' or '.join(algorithms)} iteration)"
     if setting.kind == "trainer":
-        how = ", asynchronous" if setting.asynchronous else ""
-        if setting.clock != SUITE_CLOCK:
-            how += f", timed by {inline(setting.clock)} and not by the suite"
-        whose = f"Trainer backends (the stack's own trainer{how})"
+        clock = "" if setting.clock == SUITE_CLOCK else f", timed by {inline(setting.clock)} and not by the suite"
+        whose = f"Trainer backends (the stack's own trainer{', asynchronous' * setting.asynchronous}{clock})"
     known = setting.device == "cpu" or setting.threads_per_rank > 1
-    threads = f", {counted(setting.threads_per_rank, 'thread')} per rank" if known else ""
+    threads = f", {counted(setting.threads_per_rank, 'thread')} per rank" * known
     return f"{whose}: {setting.track}, {setting.precision} on {setting.device}{threads}, machine {setting.machine}"
-
-
-def _is_one_phase(ranked: RankedRow) -> bool:
-    return ranked.verdict == "slower" and ranked.difference is not None and ranked.difference.is_mostly_one
 
 
 def _table(groups: Sequence[Group]) -> Table:
     """Groups of one setting, one after the other; only the first row of each has size and ranks."""
     members = [(group, ranked) for group in groups for ranked in group.places]
-    extra = varying([ranked.row for _, ranked in members])
     phases = [name for name in COMPARED if any(one.name == name for _, ranked in members for one in ranked.by_phase)]
     has_layouts = any(len({one.row.backend for one in group.places}) < len(group.places) for group in groups)
-    columns = (
-        *(Column("size", False), Column("ranks")),
-        *(Column(title, False) for title in ("row", "backend", *(["layout"] if has_layouts else []))),
-        *(column for column, _ in extra),
-        *(Column("ratio to best [95 %]"), Column("verdict", False), Column("runs")),
-        *map(Column, phases),
-    )
-    rows = tuple(_cells(group, ranked, extra, phases, has_layouts) for group, ranked in members)
+    named: list[Shown] = [
+        (Column("row", False), lambda row: row.name),
+        (Column("backend", False), lambda row: inline(row.backend)),
+        *([(Column("layout", False), lambda row: row.layout)] if has_layouts else ()),
+        *varying([ranked.row for _, ranked in members]),
+    ]
+    columns: list[tuple[Column, Callable[[_Member], str]]] = [
+        (Column("size", False), lambda it: inline(it[0].size) if _is_first(it) else ""),
+        (Column("ranks"), lambda it: str(it[0].ranks) if _is_first(it) else ""),
+        *((column, _of_row(show)) for column, show in named),
+        (Column("ratio to best [95 %]"), lambda it: "1" if _is_first(it) else interval(it[1].ratio, bound_digits=1)),
+        (Column("verdict", False), _verdict),
+        (Column("runs"), lambda it: str(len(it[1].row.measured))),
+        *((Column(name), _ratio_in(name)) for name in phases),
+    ]
     unclear = any(one.verdict == "not distinguishable" for _, ranked in members for one in ranked.by_phase)
     notes = ["Unclear: not distinguishable."] if unclear else []
-    turns = [ranked.turns for _, ranked in members if ranked.turns]
-    if turns:
-        notes.append(_TURNS.format(min(turns) if len(set(turns)) == 1 else f"{min(turns)} to {max(turns)}"))
+    if turns := sorted({ranked.turns for _, ranked in members if ranked.turns}):
+        notes.append(_TURNS.format(" to ".join(map(str, dict.fromkeys((turns[0], turns[-1]))))))
     notes += [_TOO_FEW] if any(ranked.verdict == "too few runs" for _, ranked in members) else []
     notes += [_SEEDS] if any(group.seed is not None for group in groups) else []
     notes += [
@@ -141,28 +125,31 @@ def _table(groups: Sequence[Group]) -> Table:
         for word, text, is_so in _REMARKS
         if text and any(is_so(group, ranked) for group, ranked in members)
     ]
-    return Table(columns, rows, tuple(notes))
+    return table_of(columns, members, notes)
 
 
-def _cells(
-    group: Group, ranked: RankedRow, extra: Sequence[Shown], phases: Sequence[str], has_layouts: bool
-) -> tuple[str, ...]:
-    row, first = ranked.row, ranked is group.places[0]
-    by_phase = {one.name: one for one in ranked.by_phase}
-    return (
-        *((inline(group.size), str(group.ranks)) if first else ("", "")),
-        *(row.name, inline(row.backend), *([row.layout] if has_layouts else [])),
-        *(show(row) for _, show in extra),
-        "1" if first else interval(ranked.ratio, bound_digits=1),
-        ranked.verdict + _remarks(group, ranked),
-        str(len(row.measured)),
-        *("1" if first else _phase_cell(by_phase.get(name)) for name in phases),
-    )
+def _is_first(member: _Member) -> bool:
+    return member[1] is member[0].places[0]
 
 
-def _remarks(group: Group, ranked: RankedRow) -> str:
-    words = [word for word, _, is_so in _REMARKS if is_so(group, ranked)]
-    return f" ({', '.join(words)})" if words else ""
+def _of_row(show: Callable[[Row], str]) -> Callable[[_Member], str]:
+    return lambda member: show(member[1].row)
+
+
+def _verdict(member: _Member) -> str:
+    words = [word for word, _, is_so in _REMARKS if is_so(*member)]
+    return member[1].verdict + (f" ({', '.join(words)})" if words else "")
+
+
+def _ratio_in(phase: str) -> Callable[[_Member], str]:
+    def show(member: _Member) -> str:
+        found = [one for one in member[1].by_phase if one.name == phase]
+        if not found:
+            return "1" if _is_first(member) else UNKNOWN
+        verdict = {"not distinguishable": "unclear", None: ""}.get(found[0].verdict, found[0].verdict)
+        return f"{number(found[0].ratio.value)} {verdict}".rstrip()
+
+    return show
 
 
 #: What is remarked beside a verdict, what that means, and of which rows it is true.
@@ -212,7 +199,11 @@ def _beside(model: ReportModel) -> Iterator[Block]:
     yield Heading("Trainers and engines side by side")
     yield _WHAT
     for group in model.beside:
-        yield f"{_title(group)}:"
+        setting, work = group.sides[0].row.setting, f"{prose(group.work.text)}, {inline(group.workload)}"
+        yield (
+            f"{inline(group.size)} on {counted(group.ranks, 'rank')}, {work}, {setting.track}, {setting.precision} on "
+            f"{setting.device}, machine {setting.machine}:"
+        )
         yield _rates(group)
         yield "Seconds per iteration in each phase:"
         yield _phases(group)
@@ -220,55 +211,51 @@ def _beside(model: ReportModel) -> Iterator[Block]:
     yield from _differences(model)
 
 
-def _title(group: SideBySide) -> str:
-    setting = group.sides[0].row.setting
-    return (
-        f"{inline(group.size)} on {counted(group.ranks, 'rank')}, {prose(group.work.text)}, {inline(group.workload)}, "
-        f"{setting.track}, {setting.precision} on {setting.device}, machine {setting.machine}"
-    )
-
-
 def _rates(group: SideBySide) -> Table:
     notes = Notes()
     first = group.sides[0].row
-    has_engine = first.setting.kind == "engine"
-    columns = [column for column in _RATES if has_engine or column is not _RATIO]
-    columns.append(Column("device GiB" if first.setting.device == "cuda" else "resident GiB"))
-    cells = tuple(tuple(_rate_cells(side, first, has_engine, notes)) for side in group.sides)
-    return Table(tuple(columns), cells, tuple(notes))
 
+    def marked(text: str, *marks: str) -> str:
+        return " ".join([text, *map(notes.mark, filter(None, marks))])
 
-def _rate_cells(side: Side, first: Row, has_engine: bool, notes: Notes) -> Iterator[str]:
-    row = side.row
-    yield row.name
-    otherwise = "; ".join(side.otherwise)
-    mark = f" {notes.mark(f'Other work than {first.name}: {otherwise}')}" if otherwise else ""
-    yield f"{inline(row.backend)}{mark}"
-    yield row.setting.kind + (f" {notes.mark(_ASYNCHRONOUS)}" if row.setting.asynchronous else "")
-    yield row.layout
-    yield str(len(row.measured)) + (f" {notes.mark('Suspect runs are in its figures')}" if row.holds_suspect else "")
-    yield rate(row)
-    if has_engine:
-        yield "1" if row is first else interval(side.ratio, bound_digits=1)
-    yield gib(row.occupied_bytes)
+    def backend(side: Side) -> str:
+        otherwise = "; ".join(side.otherwise)
+        return marked(inline(side.row.backend), otherwise and f"Other work than {first.name}: {otherwise}")
+
+    ratio: tuple[Column, Callable[[Side], str]] = (
+        Column("to fastest engine"),
+        lambda side: "1" if side.row is first else interval(side.ratio, bound_digits=1),
+    )
+    suspect = "Suspect runs are in its figures"
+    columns: list[tuple[Column, Callable[[Side], str]]] = [
+        (Column("row", False), lambda side: side.row.name),
+        (Column("backend", False), backend),
+        (Column("kind", False), lambda it: marked(it.row.setting.kind, _ASYNCHRONOUS * it.row.setting.asynchronous)),
+        (Column("layout", False), lambda side: side.row.layout),
+        (Column("runs"), lambda side: marked(str(len(side.row.measured)), suspect * side.row.holds_suspect)),
+        (Column("samples/s [95 %]"), lambda side: rate(side.row)),
+        *([ratio] if first.setting.kind == "engine" else ()),
+        (
+            Column("device GiB" if first.setting.device == "cuda" else "resident GiB"),
+            lambda side: gib(side.row.occupied_bytes),
+        ),
+    ]
+    return table_of(columns, group.sides, notes)
 
 
 def _phases(group: SideBySide) -> Table:
     notes = Notes()
     columns = (Column("row", False), Column("backend", False), *map(Column, group.phases), Column("iteration"))
-    rows = tuple(_phase_cells(group, side, notes) for side in group.sides)
-    return Table(columns, rows, tuple(notes))
-
-
-def _phase_cells(group: SideBySide, side: Side, notes: Notes) -> tuple[str, ...]:
-    row = side.row
-    found, lacking = {phase.name: phase for phase in row.phases}, dict(side.lacking)
-    cells = [
-        number(found[name].seconds) if name in found else f"{_NONE} {notes.mark(f'No {name}: {prose(lacking[name])}')}"
-        for name in group.phases
-    ]
-    mark = f" {notes.mark(_BESIDE)}" if row.setting.asynchronous else ""
-    return (row.name, f"{inline(row.backend)}{mark}", *cells, number(row.iteration_seconds))
+    rows = []
+    for side in group.sides:
+        row, lacking = side.row, dict(side.lacking)
+        found = {phase.name: number(phase.seconds) for phase in row.phases}
+        cells = [
+            found.get(name) or f"{_NONE} {notes.mark(f'No {name}: {prose(lacking[name])}')}" for name in group.phases
+        ]
+        mark = f" {notes.mark(_BESIDE)}" if row.setting.asynchronous else ""
+        rows.append((row.name, f"{inline(row.backend)}{mark}", *cells, number(row.iteration_seconds)))
+    return Table(columns, tuple(rows), tuple(notes))
 
 
 def _counts(group: SideBySide) -> str:
@@ -289,19 +276,14 @@ def _differences(model: ReportModel) -> Iterator[Block]:
     if by_backend:
         yield "What these trainers do otherwise than the suite's own iteration of the same work:"
         for name, known in by_backend.items():
-            yield from _listing(name, known, shown)
+            rows = [row.name for row in sorted(shown, key=lambda row: row.number) if row.backend == name]
+            # each with its rows unless it is of all of them
+            some = {one.text: "" if set(one.rows) == set(rows) else f" ({', '.join(one.rows)})" for one in known}
+            yield f"{inline(name)} ({', '.join(rows)}):"
+            yield bullets(few([f"{prose(text)}{of}" for text, of in some.items()]))
     silent = sorted({row.backend for row in shown} - by_backend.keys())
     if silent:
         yield f"No such differences are told by {listed([inline(name) for name in silent])}."
-
-
-def _listing(backend: str, known: Sequence[WorkDifference], shown: Sequence[Row]) -> Iterator[Block]:
-    """Sentences of one backend, each with its rows unless it is of all of them."""
-    names = [row.name for row in sorted(shown, key=lambda row: row.number) if row.backend == backend]
-    some = {one.text: "" if set(one.rows) == set(names) else f" ({', '.join(one.rows)})" for one in known}
-    lines = [f"{prose(text)}{of}" for text, of in some.items()]
-    yield f"{inline(backend)} ({', '.join(names)}):"
-    yield bullets(few(lines))
 
 
 RANKING = Section("Ranking", _ranking)

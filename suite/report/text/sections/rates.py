@@ -1,11 +1,10 @@
 """Rates of every configuration, failed ones too, as DeepSpeed-Chat counts them, beside the planner's, and on more
 ranks."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from statistics import median
 
-from suite.report.facts.costs import Expected
 from suite.report.facts.entry import RUNS_TO_PUBLISH
 from suite.report.facts.model import ReportModel
 from suite.report.facts.pool import Row
@@ -16,14 +15,12 @@ from suite.report.formatting.numbers import UNKNOWN, counted, interval, number, 
 from suite.report.text.columns import IDENTITY, LABEL, Shown, common, rate, shown, table_of, varying
 from suite.report.text.section import Block, Heading, Picture, Section
 from suite.spec.phases import ALL_NAMES, TIMED_NAMES
-from suite.stats.intervals import Interval
 
 _MOST_NAMED = 12
-#: The phases that DeepSpeed-Chat adds up.
-_KEPT = ("generate", "train")
 _VOID = "Iterations that do not count, because optimizer steps were skipped in them (overflow at the loss scale)"
 _SHARED = "The bounds draw on what all rows of a machine vary by: fewer rows beside them give other bounds."
 _ABOVE_PEAK = "Above 100 %, which no device can reach: doubt time, the device's name or, in older runs in fp32, TF32"
+_OfCurve = tuple[Curve, Point]
 _SCALINGS = {"weak": "Weak: equal work per rank", "strong": "Strong: equal work in all"}
 
 
@@ -37,20 +34,19 @@ def _throughput(model: ReportModel) -> Iterator[Block]:
         *varying(rows),
         (Column("runs ok"), lambda row: row.ok_runs),
         (Column("samples/s [95 %]"), rate),
-        (Column("tokens/s"), shown(lambda row: row.tokens_per_second, lambda one: number(one.value))),
-        (Column("tokens/s/device"), shown(lambda row: row.tokens_per_second_per_device, lambda it: number(it.value))),
+        (Column("tokens/s"), shown("tokens_per_second.value")),
+        (Column("tokens/s/device"), shown("tokens_per_second_per_device.value")),
     ]
     if any(rate is not None for row in rows for rate in (row.mfu, row.hfu, row.mbu)):
         title = f"MFU / {'HFU / HFU causal' if causal else 'HFU'} / MBU %"
         columns.append((Column(title), lambda row: _utilisation(row, causal, notes)))
     columns.append((Column("steady", False), lambda row: _steady(row, notes)))
-    table = table_of(columns, rows, notes)
     few = [row.name for row in rows if 0 < len(row.measured) < RUNS_TO_PUBLISH]
     void = [f"{row.name} ({row.void_iterations})" for row in rows if row.void_iterations]
     below = [f"Fewer than {RUNS_TO_PUBLISH} runs, too few to publish: {_named(few)}."] if few else []
     below += [f"{_VOID}: {_named(void)}."] if void else []
     below += [_SHARED] if any(row.prior for row in rows) else []
-    yield replace(table, notes=(*table.notes, *below))
+    yield table_of(columns, rows, chain(notes, below))
 
 
 def _named(names: Sequence[str]) -> str:
@@ -60,12 +56,9 @@ def _named(names: Sequence[str]) -> str:
 def _utilisation(row: Row, causal: bool, notes: Notes) -> str:
     rates = (row.mfu, row.hfu, *([row.hfu_causal] if causal else []), row.mbu)
     figures = UNKNOWN if set(rates) == {None} else " / ".join(percent(rate) for rate in rates)
-    reasons = []
-    if row.unknown_utilisation:
-        reasons.append(row.unknown_utilisation[:1].upper() + row.unknown_utilisation[1:])
-    if any(rate is not None and rate > 1 for rate in rates):
-        reasons.append(_ABOVE_PEAK)
-    return " ".join([figures, *map(notes.mark, reasons)])
+    unknown = row.unknown_utilisation or ""
+    reasons = [unknown[:1].upper() + unknown[1:], _ABOVE_PEAK * any((rate or 0) > 1 for rate in rates)]
+    return " ".join([figures, *map(notes.mark, filter(None, reasons))])
 
 
 def _steady(row: Row, notes: Notes) -> str:
@@ -93,29 +86,16 @@ def _alone(model: ReportModel) -> Iterator[Block]:
 def _without_scoring(model: ReportModel) -> Iterator[Block]:
     """DeepSpeed-Chat's figures beside those of the whole iteration."""
     rows = [row for row in model.rows if row.separate_critic and row.phases and not row.setting.asynchronous]
-    columns: tuple[Shown, ...] = (
-        (Column("samples/s [95 %]"), rate),
-        (Column("samples/s of generate + train"), _kept_rate),
-        (Column("left out %"), _left_out),
-    )
+    columns = (LABEL[0], *map(Column, ("samples/s [95 %]", "samples/s of generate + train", "left out %")))
+    cells = []
+    for row in rows:
+        kept = [phase.seconds for phase in row.phases if phase.name in ("generate", "train")]
+        seconds, samples, whole = sum(kept) * (len(kept) == 2), row.samples_per_iteration, row.iteration_seconds
+        both = (samples / seconds, 1.0 - seconds / whole) if seconds and samples and whole else (None, None)
+        cells.append((LABEL[1](row), rate(row), number(both[0]), percent(both[1])))
     if rows:
         yield "DeepSpeed-Chat's own figures add up generation and training and leave the scoring passes out. Both ways:"
-        yield table_of([LABEL, *columns], rows)
-
-
-def _kept_seconds(row: Row) -> float | None:
-    found = [phase.seconds for phase in row.phases if phase.name in _KEPT]
-    return sum(found) if len(found) == len(_KEPT) else None
-
-
-def _kept_rate(row: Row) -> str:
-    seconds = _kept_seconds(row)
-    return number(row.samples_per_iteration / seconds if seconds and row.samples_per_iteration else None)
-
-
-def _left_out(row: Row) -> str:
-    seconds = _kept_seconds(row)
-    return percent(1.0 - seconds / row.iteration_seconds if seconds and row.iteration_seconds else None)
+        yield Table(columns, tuple(cells))
 
 
 def _predicted(model: ReportModel) -> Iterator[Block]:
@@ -126,29 +106,21 @@ def _predicted(model: ReportModel) -> Iterator[Block]:
         return
     names = [name for name in ALL_NAMES if any(name in dict(foretold.phases) for _, foretold, _ in found)]
     titles = ("samples/s", "predicted [80 %]", "measured / predicted", *names)
-    cells = tuple(
-        (
-            *(LABEL[1](row), number(rate), interval(foretold.rate), number(rate / foretold.rate.value)),
-            *(_phase(row, foretold, name) for name in names),
-        )
-        for row, foretold, rate in found
+    cells = []
+    for row, foretold, measured in found:
+        predicted = dict(foretold.phases)
+        costs = {cost.name: cost.seconds / predicted[cost.name] for cost in row.phases if cost.name in predicted}
+        figures = (number(measured), interval(foretold.rate), number(measured / foretold.rate.value))
+        cells.append((LABEL[1](row), *figures, *(number(costs.get(name)) for name in names)))
+    yield Table((LABEL[0], *map(Column, titles)), tuple(cells))
+    off = [abs(measured / foretold.rate.value - 1) for _, foretold, measured in found]
+    bands = [(foretold.rate.low, measured, foretold.rate.high) for _, foretold, measured in found]
+    banded = [low <= measured <= high for low, measured, high in bands if low is not None and high is not None]
+    within = f"; in their band: {sum(banded)} of {counted(len(banded), 'row')}" if banded else ""
+    yield (
+        f"Off by {percent(median(off))} % (median) and at most {percent(max(off))} %{within}. The last columns are "
+        "seconds of a phase over those predicted."
     )
-    yield Table((LABEL[0], *map(Column, titles)), cells)
-    errors = _errors([(rate, foretold.rate) for _, foretold, rate in found])
-    yield f"{errors} The last columns are seconds of a phase over those predicted."
-
-
-def _phase(row: Row, expected: Expected, name: str) -> str:
-    cost, predicted = row.phase(name), dict(expected.phases).get(name)
-    return UNKNOWN if cost is None or predicted is None else number(cost.seconds / predicted)
-
-
-def _errors(rates: Sequence[tuple[float, Interval]]) -> str:
-    """One sentence: how far measured rates are off those predicted, and how many lie in their bands."""
-    off = [abs(rate / foretold.value - 1) for rate, foretold in rates]
-    text = f"Off by {percent(median(off))} % (median) and at most {percent(max(off))} %"
-    banded = [one.low <= rate <= one.high for rate, one in rates if one.low is not None and one.high is not None]
-    return f"{text}; in their band: {sum(banded)} of {counted(len(banded), 'row')}." if banded else f"{text}."
 
 
 def _scaling(model: ReportModel) -> Iterator[Block]:
@@ -181,30 +153,28 @@ def _shared_cpu(curves: Sequence[Curve]) -> str:
     )
 
 
-def _eta_table(points: Sequence[tuple[Curve, Point]]) -> Table:
+def _eta_table(points: Sequence[_OfCurve]) -> Table:
     known = [name for name in TIMED_NAMES if any(name in dict(point.phase_eta) for _, point in points)]
-    nodes = any(point.row.nodes > 1 for _, point in points)
-    figures = (*(["nodes"] if nodes else []), "N0", "N", "speed-up", "eta(N; N0) [95 %]", *known)
-    columns = (
-        *(Column(title, False) for title in ("size", "backend", "strategy", "rows")),
-        *(Column(title) for title in figures),
-    )
-    rows = tuple(_eta_cells(curve, point, known, nodes) for curve, point in points)
+    has_nodes = any(point.row.nodes > 1 for _, point in points)
+    columns: list[tuple[Column, Callable[[_OfCurve], str]]] = [
+        (Column("size", False), lambda of: inline(of[0].base.size)),
+        (Column("backend", False), lambda of: inline(of[0].base.backend)),
+        (Column("strategy", False), lambda of: of[0].base.strategy),
+        (Column("rows", False), lambda of: f"{of[0].base.name}, {of[1].row.name}"),
+        *([(Column("nodes"), lambda of: str(of[1].row.nodes))] if has_nodes else ()),
+        (Column("N0"), lambda of: str(of[0].base.ranks)),
+        (Column("N"), lambda of: str(of[1].row.ranks)),
+        (Column("speed-up"), lambda of: number(of[1].speedup.value)),
+        (Column("eta(N; N0) [95 %]"), lambda of: interval(of[1].eta, bound_digits=1) + " (!)" * of[1].above_one),
+        *((Column(name), _eta_in(name)) for name in known),
+    ]
     above = any(point.above_one for _, point in points)
     notes = ("(!) eta above 1: look at the base, which may be short of memory or cache.",) if above else ()
-    return Table(columns, rows, notes)
+    return table_of(columns, points, notes)
 
 
-def _eta_cells(curve: Curve, point: Point, known: Sequence[str], nodes: bool) -> tuple[str, ...]:
-    by_phase = dict(point.phase_eta)
-    return (
-        *(inline(curve.base.size), inline(curve.base.backend), curve.base.strategy),
-        f"{curve.base.name}, {point.row.name}",
-        *([str(point.row.nodes)] if nodes else []),
-        *(str(curve.base.ranks), str(point.row.ranks), number(point.speedup.value)),
-        interval(point.eta, bound_digits=1) + (" (!)" if point.above_one else ""),
-        *(number(by_phase[name].value) if name in by_phase else UNKNOWN for name in known),
-    )
+def _eta_in(phase: str) -> Callable[[_OfCurve], str]:
+    return lambda of: number(eta.value if (eta := dict(of[1].phase_eta).get(phase)) else None)
 
 
 def _failures(model: ReportModel) -> Iterator[Block]:
@@ -213,15 +183,10 @@ def _failures(model: ReportModel) -> Iterator[Block]:
     cells = []
     for one in model.failures:
         row = model.rows[one.row - 1]
-        evidence = code(one.evidence) if one.evidence else UNKNOWN
         more = f" + {one.evidence_lines - 1} more" if one.evidence_lines > 1 else ""
-        cells.append(
-            (
-                *(row.name, inline(row.size), str(row.ranks), inline(row.backend)),
-                *(f"{len(one.run_ids)} of {row.runs}", one.kind, inline(one.phase) if one.phase else UNKNOWN),
-                evidence + more,
-            )
-        )
+        evidence = f"{code(one.evidence) if one.evidence else UNKNOWN}{more}"
+        told = (f"{len(one.run_ids)} of {row.runs}", one.kind, inline(one.phase) if one.phase else UNKNOWN, evidence)
+        cells.append((row.name, inline(row.size), str(row.ranks), inline(row.backend), *told))
     steps = {failure.kind: failure.next_step for failure in model.failures}
     if cells:
         columns = tuple(Column(title, title in ("ranks", "runs")) for title in titles)
