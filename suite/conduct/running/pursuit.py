@@ -9,8 +9,8 @@ from suite.bundle.derive import StillRunning, record_of
 from suite.bundle.record import Record
 from suite.bundle.store import Bundle, DamagedBundle
 from suite.conduct.planning.turns import NO_SEATS, Seat, Seats
-from suite.conduct.running.ledger import Ledger
 from suite.conduct.running.progress import View, row_name
+from suite.conduct.running.session import Ledger
 from suite.conduct.running.state import by_repeat, row_of
 from suite.report.facts.pool import counted_seconds, setting_of, turn_of
 from suite.report.facts.rollout import lengths_hash_of

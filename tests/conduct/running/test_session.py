@@ -20,8 +20,8 @@ from suite.bundle.store import ATTIC, Bundle, HeldByAnother, find_bundles
 from suite.bundle.verify import verify
 from suite.conduct.planning.plan import Plan
 from suite.conduct.running.attic import set_aside
-from suite.conduct.running.ledger import Ledger, Settings
 from suite.conduct.running.rerun import require_same_stack
+from suite.conduct.running.session import Ledger, Settings
 from suite.conduct.running.state import judged, states
 from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest
