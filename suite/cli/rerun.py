@@ -15,8 +15,7 @@ from suite.conduct.planning.machine import Machine, require_same_variables
 from suite.conduct.planning.plan import Plan
 from suite.conduct.running.display import print_rerun, session_view
 from suite.conduct.running.outcome_line import outcome_line
-from suite.conduct.running.pursuit import Pursuit
-from suite.conduct.running.reached import follow
+from suite.conduct.running.pursuit import Pursuit, follow
 from suite.conduct.running.reproduction import RerunOutcome, rerun_outcome
 from suite.conduct.running.rerun import (
     default_repeats,

@@ -104,8 +104,7 @@ def run(
     found = preflight(plan.manifests, machine.device_name, work.price, machine.host_memory_bytes)
     rule = requests[0].stopping
     if rule is not None:  # what follows a rule is imported for it alone, as is what runs side by side
-        from suite.conduct.running.pursuit import Pursuit, compared_with_none
-        from suite.conduct.running.reached import follow, lines
+        from suite.conduct.running.pursuit import Pursuit, compared_with_none, follow, lines
 
         for name in compared_with_none(plan.firsts, rule):
             warn("note: ", f"{name} is compared with no other row")
