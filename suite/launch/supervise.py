@@ -12,6 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from suite.launch.classify import RankEnd, RunEnd, classify
 from suite.launch.job import Job
 from suite.launch.outcome import EndStatus, Failure, OnEvent, Outcome
@@ -123,7 +125,7 @@ class Supervision(Watch):
             signal_group(rank.process, signal.SIGKILL)
         if not self._unkillable:
             for rank in self.ranks:
-                with suppress(subprocess.TimeoutExpired):
+                with suppress(subprocess.TimeoutExpired, psutil.TimeoutExpired):
                     rank.process.wait(self._patience.kill_seconds)
         sweep(self._foreign, [rank.process.pid for rank in self.ranks], self._patience.helper_seconds)
 
@@ -171,7 +173,7 @@ class Supervision(Watch):
         sizes = [log_size(self._log_file(rank)) for rank in self.ranks]
         for rank in self._alive():
             if catches(rank.process.pid, signal.SIGUSR1):
-                rank.process.send_signal(signal.SIGUSR1)
+                os.kill(rank.process.pid, signal.SIGUSR1)
         self._alarms = {partial(self._take_stacks, sizes): time.monotonic() + self._patience.dump_seconds}
 
     def _take_stacks(self, sizes: list[int]) -> None:

@@ -20,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from random import Random
 from secrets import token_hex
@@ -139,14 +140,14 @@ class _Row:
                 _send(channel, WAITS if waits else GOES_ON)
 
 
+@dataclass(eq=False)
 class _Caller:
     """A connection: whose it is, once that was said, and what was said since and not understood yet."""
 
-    def __init__(self, channel: socket.socket) -> None:
-        self.channel = channel
-        self.row: _Row | None = None
-        self.rank: int | None = None
-        self.said = b""
+    channel: socket.socket
+    row: _Row | None = None
+    rank: int | None = None
+    said: bytes = b""
 
 
 class Arbiter:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from suite.conduct.planning.plan import Plan
 from suite.conduct.running.outcome_line import doubt, outcome_line
-from suite.conduct.running.progress import CrowdView, LiveView, PlainView, View
+from suite.conduct.running.progress import LiveView, PlainView, View
 from suite.conduct.running.session import Summary
 from suite.conduct.running.state import ended
 from suite.report.formatting.escape import visible
@@ -29,9 +29,7 @@ RATE = "samples/s [95 %]"
 def session_view(to_stderr: bool, is_crowd: bool) -> View:
     """A live line on a terminal, plain lines elsewhere and for runs side by side; nothing with -q."""
     stream = StringIO() if is_quiet() else sys.stderr if to_stderr else sys.stdout
-    if is_crowd:
-        return CrowdView(stream)
-    return LiveView(stream) if stream.isatty() else PlainView(stream)
+    return LiveView(stream) if stream.isatty() and not is_crowd else PlainView(stream, is_crowd)
 
 
 def results(plan: Plan, root: Path) -> "ReportModel":
