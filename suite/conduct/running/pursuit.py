@@ -217,14 +217,14 @@ class Pursuit:
             for row in members:
                 row.sampled = replace(row.sampled, iterations=chosen or asked)
 
-    def _affordable(self, active: list[PursuedRow], left: float | None) -> list[PursuedRow]:
+    def _affordable(self, active: list[PursuedRow], left: float) -> list[PursuedRow]:
         """Rows whose runs fit into what is left of the budget: those without a verdict first, then those that need
         least. Where none does, all without a verdict, or all; so too before each has the least runs."""
 
         def needed(rows: Sequence[PursuedRow]) -> float:
             return sum(row.seconds_more or 0.0 for row in rows)
 
-        if left is None or needed(active) <= left or any(row.sampled.attempts < self.rule.least for row in active):
+        if needed(active) <= left or any(row.sampled.attempts < self.rule.least for row in active):
             return active
         units: dict[Hashable, list[PursuedRow]] = {}
         for row in active:

@@ -24,17 +24,14 @@ from suite.conduct.running.state import state_of, states
 from suite.launch.outcome import Launcher
 from suite.launch.processes import c_library
 from suite.report.facts.suspect import is_suspect
+from suite.report.formatting.numbers import counted
 from suite.spec.base import Frozen
 from suite.spec.manifest import Manifest
 
 
 def give_back_freed() -> None:
-    """Between runs; it takes a few milliseconds.
-
-    A run leaves some 15 KB in circles, which Python looks for only once a quarter of all objects is new. And what stays
-    in caches lies between what was freed, so that glibc keeps that unless it is asked (malloc_trim(3)); other C
-    libraries have no such function.
-    """
+    """Between runs; it takes a few milliseconds. A run leaves some 15 KB in circles, which Python looks for only once a
+    quarter of all objects is new, and glibc keeps what is freed unless asked (malloc_trim(3), which others lack)."""
     gc.collect()
     trim = getattr(c_library(), "malloc_trim", None)
     if trim is not None:
@@ -69,11 +66,7 @@ class Ledger:
     """Runs are taken from ``waiting`` and reported by how they ended. Nothing here starts one."""
 
     def __init__(
-        self,
-        states: Sequence[tuple[Manifest, RunState]],
-        settings: Settings,
-        view: View,
-        clock: Callable[[], float],
+        self, states: Sequence[tuple[Manifest, RunState]], settings: Settings, view: View, clock: Callable[[], float]
     ) -> None:
         self.waiting: list[Manifest] = []
         self.outcome: dict[str, list[str]] = {}
@@ -92,10 +85,10 @@ class Ledger:
         self.waiting += manifests
         self._to_come = seconds_to_come
 
-    def seconds_left(self) -> float | None:
-        """Of the budget, if there is one."""
+    def seconds_left(self) -> float:
+        """Of the budget; without one there is no end of them."""
         budget = self._settings.budget_seconds
-        return None if budget is None else budget - (self._clock() - self._began)
+        return math.inf if budget is None else budget - (self._clock() - self._began)
 
     def take(self, fits: Callable[[Manifest], bool] = lambda manifest: True, is_begun: bool = False) -> Manifest | None:
         """The next run for which there is room; ``None`` when none fits, none is left, or the budget is spent.
@@ -103,19 +96,16 @@ class Ledger:
         One that another driver of the same folder has begun meanwhile is left to it, or done again where that was cut
         off. ``is_begun``: it takes turns with one that was taken before, and the budget did for both.
         """
-        manifest = next(filter(fits, self.waiting), None)
-        while manifest is not None and (self._settings.root / manifest.run.id).exists():
+        root, left = self._settings.root, self.seconds_left()
+        while (manifest := next(filter(fits, self.waiting), None)) and (root / manifest.run.id).exists():
             self.waiting.remove(manifest)
-            self._sort(manifest, state_of(self._settings.root, manifest))
-            manifest = next(filter(fits, self.waiting), None)
+            self._sort(manifest, state_of(root, manifest))
         if manifest is None:
             return None
-        expected = self._expected(manifest) or 0.0
-        left = self.seconds_left()
-        if left is not None and not is_begun and (left <= 0 or expected > left):
+        if not is_begun and (left <= 0 or (self._expected(manifest) or 0.0) > left):
             self._leave()
             return None
-        self._view.run_started(manifest, self._to_the_end(math.inf if left is None else left))
+        self._view.run_started(manifest, self._to_the_end(left))
         self.waiting.remove(manifest)
         self._together = 1 + (self._together if is_begun else 0)
         self._started[manifest.run.id] = self._clock()
@@ -126,12 +116,10 @@ class Ledger:
         give_back_freed()
         started = self._started.pop(manifest.run.id)
         if isinstance(result, AlreadyThere):
-            self._leave_to_others(manifest)
-            return
+            return self._leave_to_others(manifest)
         if isinstance(result, DamagedBundle):
             self._view.notice(f"{manifest.run.id} left a damaged bundle: {result}")
-            self._note("failed", manifest)
-            return
+            return self._note("failed", manifest)
         seconds, lasted, each = self._clock() - started, result.iterations.seconds, 0.0
         if result.status == "ok" and lasted:
             each = min(fmean(lasted), seconds / len(lasted))
@@ -141,6 +129,7 @@ class Ledger:
             self._note("measured" if result.status == "ok" else "failed", manifest)
         if result.status == "ok" and is_suspect(result):
             self._note("suspect", manifest)
+        return None
 
     def _expected(self, manifest: Manifest) -> float | None:
         """Seconds that this run should take; null while its row was never run."""
@@ -177,9 +166,8 @@ class Ledger:
             self._leave_to_others(manifest)
 
     def _is_to_do(self, state: RunState) -> bool:
-        return state in ("to run", "interrupted", "damaged") or (
-            state == "failed before" and self._settings.retry_failed
-        )
+        again = ("failed before",) if self._settings.retry_failed else ()
+        return state in ("to run", "interrupted", "damaged", *again)
 
     def _leave_to_others(self, manifest: Manifest) -> None:
         self._note("busy", manifest)
@@ -187,9 +175,7 @@ class Ledger:
 
     def _leave(self) -> None:
         self.spent = True
-        count = len(self.waiting)
-        runs = "1 run is" if count == 1 else f"{count} runs are"
-        self._view.notice(f"budget spent: {runs} left; the same command goes on with {'it' if count == 1 else 'them'}")
+        self._view.notice(f"budget spent: {counted(len(self.waiting), 'run')} left, for the same command to go on with")
         for manifest in self.waiting:
             self._note("left_by_budget", manifest)
         self.waiting.clear()
