@@ -82,7 +82,7 @@ class Launcher(Protocol):
 
 #: What to do after a failure of each kind, in one sentence.
 NEXT_STEPS: dict[FailureKind, str] = {
-    "oom_device": "The model did not fit: take more devices, ZeRO or tensor parallel, offload, or a smaller micro batch.",
+    "oom_device": "The model did not fit: take more devices, ZeRO or tensor parallel, offload, a smaller micro batch.",
     "oom_host": "The host ran out of memory: take fewer ranks, a smaller size, no offload, or a higher limit.",
     "nccl_timeout": "A collective did not finish: check the links (nvidia-smi topo -m, dmesg), try NCCL_DEBUG=INFO.",
     "hang": "The ranks went silent: read the stacks in evidence and logs; if the work is that slow, raise the limit.",
