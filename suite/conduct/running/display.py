@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Iterable
-from contextlib import suppress
 from io import StringIO
 from pathlib import Path
 from shlex import quote
@@ -34,16 +33,12 @@ def session_view(to_stderr: bool, is_crowd: bool) -> View:
 
 def results(plan: Plan, root: Path) -> "ReportModel":
     """The report of the plan's runs that have ended under ``root``, of these alone."""
-    from suite.bundle.derive import StillRunning, record_of
-    from suite.bundle.store import DamagedBundle
+    from suite.bundle.derive import record_of
     from suite.report.facts.entry import Entry
     from suite.report.facts.model import build
 
-    entries = []
-    for manifest, bundle in ended(plan, root):
-        with suppress(DamagedBundle, StillRunning):
-            entries.append(Entry(manifest, record_of(bundle), bundle.path.as_posix()))
-    return build(entries)
+    there = ended(plan, root, record_of)
+    return build([Entry(manifest, record, bundle.path.as_posix()) for manifest, bundle, record in there])
 
 
 def print_summary(summary: Summary, plan: Plan, root: Path, reached: Iterable[str] = ()) -> None:

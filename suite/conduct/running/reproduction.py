@@ -2,13 +2,10 @@
 
 import math
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
-from suite.bundle.derive import StillRunning
 from suite.bundle.record import Record
-from suite.bundle.store import DamagedBundle
 from suite.bundle.verify import examined
 from suite.conduct.planning.plan import Plan
 from suite.conduct.running.progress import row_name
@@ -252,9 +249,4 @@ def rerun_outcome(
 
 
 def _ended(plan: Plan, root: Path) -> list[Record]:
-    """Records of the runs of a plan that have ended, as their events give them."""
-    found = []
-    for _, bundle in ended(plan, root):
-        with suppress(DamagedBundle, StillRunning):
-            found.append(examined(bundle).record)
-    return found
+    return [found.record for _, _, found in ended(plan, root, examined)]
