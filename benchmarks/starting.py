@@ -8,6 +8,7 @@ layout of their addresses, the seed of Python's hashes) differs from group to gr
 import json
 import math
 import os
+import signal
 import statistics
 import sys
 import tempfile
@@ -23,7 +24,7 @@ from benchmarks.verdict import Interval, Row, median, trimmed_mean, within
 from suite.conduct.running.execute import execute, make_job
 from suite.launch.job import Job
 from suite.launch.local import LocalLauncher, Start, spawn, start_ranks
-from suite.launch.processes import child_subreaper
+from suite.launch.processes import child_subreaper, signal_group
 from suite.launch.requests import stop_requests
 from suite.launch.supervise import Rank
 from suite.launch.zygotes import Zygote, surroundings
@@ -118,13 +119,13 @@ def started(manifest: Manifest, folder: Path) -> Iterator[list[Process]]:
             for index, (way, job) in enumerate(zip(WAYS, jobs, strict=True)):
                 ranks: list[Rank] = []
                 processes.append(Process(way, folder / str(index), ranks))
-                start = partial(zygote.fork, job.argv) if way == "forked" else partial(spawn, job)
+                start = partial(zygote.fork, job.argv, None) if way == "forked" else partial(spawn, job)
                 start_ranks(job, folder / str(index), ranks, start)
             yield processes
         finally:
             zygote.close()
             for rank in [rank for process in processes for rank in process.ranks]:
-                rank.process.send_signal(9)
+                signal_group(rank.process, signal.SIGKILL)
                 rank.process.wait()
                 if rank.process.stdout is not None:
                     rank.process.stdout.close()

@@ -14,10 +14,8 @@ from suite.cli.options.reading import confirmed, print_json, unpacked_path
 from suite.conduct.planning.machine import Machine, require_same_variables
 from suite.conduct.planning.plan import Plan
 from suite.conduct.running.display import print_rerun, session_view
-from suite.conduct.running.ledger import Settings
 from suite.conduct.running.outcome_line import outcome_line
-from suite.conduct.running.pursuit import Pursuit
-from suite.conduct.running.reached import follow
+from suite.conduct.running.pursuit import Pursuit, follow
 from suite.conduct.running.reproduction import RerunOutcome, rerun_outcome
 from suite.conduct.running.rerun import (
     default_repeats,
@@ -30,7 +28,7 @@ from suite.conduct.running.rerun import (
     started_with,
     what_it_asks,
 )
-from suite.conduct.running.session import run_plan
+from suite.conduct.running.session import Settings, run_plan
 from suite.launch.cluster.registry import CLUSTER_LAUNCHERS
 from suite.report.formatting.numbers import counted
 from suite.spec.manifest import Manifest, Stopping
@@ -118,7 +116,7 @@ def rerun(
         plan = rerun_plan(wanted, runs, count, image, extend)
         others = [rerun_plan(row, runs, count, own, extend) for row, own in zip(rows[1:], images, strict=True)]
         if others:
-            from suite.conduct.running.in_turns import in_turns
+            from suite.conduct.running.at_once import in_turns
 
             starts = {each.run.id: start for one in (plan, *others) for start, each in enumerate(one.manifests)}
             work_on = partial(work_on, way=partial(in_turns, group=lambda each: starts[each.run.id]))

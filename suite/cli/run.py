@@ -80,7 +80,7 @@ def run(
     if parallel > 1:
         if where.launcher != "docker":
             raise UsageError(f"--parallel {parallel} keeps runs apart in containers: add --launcher docker")
-        from suite.conduct.running.side_by_side import Slots, side_by_side
+        from suite.conduct.running.at_once import Slots, side_by_side
 
         machine = machine.model_copy(update={"manner": (*machine.manner, f"{parallel}-at-once")})
     work = work.on(machine)
@@ -104,8 +104,7 @@ def run(
     found = preflight(plan.manifests, machine.device_name, work.price, machine.host_memory_bytes)
     rule = requests[0].stopping
     if rule is not None:  # what follows a rule is imported for it alone, as is what runs side by side
-        from suite.conduct.running.pursuit import Pursuit, compared_with_none
-        from suite.conduct.running.reached import follow, lines
+        from suite.conduct.running.pursuit import Pursuit, compared_with_none, follow, lines
 
         for name in compared_with_none(plan.firsts, rule):
             warn("note: ", f"{name} is compared with no other row")
@@ -130,8 +129,7 @@ def run(
         where.warn_if_busy(machine, launcher)
     # what runs, and what shows it, is imported where something is run
     from suite.conduct.running import display
-    from suite.conduct.running.ledger import Settings
-    from suite.conduct.running.session import Way, one_by_one, run_plan
+    from suite.conduct.running.session import Settings, Way, one_by_one, run_plan
 
     settings = Settings(
         root=runs,
@@ -145,7 +143,7 @@ def run(
     if parallel > 1:
         way = partial(side_by_side, slots=Slots(machine.device_names, parallel))
     elif plan.seats:
-        from suite.conduct.running.in_turns import in_turns
+        from suite.conduct.running.at_once import in_turns
 
         way = partial(in_turns, group=partial(start_of, seats=plan.seats))
     work_on = partial(run_plan, settings=settings, launcher=launcher, view=view, way=way)

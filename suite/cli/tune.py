@@ -36,7 +36,7 @@ def tune(
     """
     from suite.cli.options.check import turning_here
     from suite.conduct.running import display
-    from suite.conduct.running.ledger import Settings
+    from suite.conduct.running.session import Settings
     from suite.tune.course import Asked, Course
     from suite.tune.knobs import MICRO_BATCH, THREADS
     from suite.tune.show import verdict_lines

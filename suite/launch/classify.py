@@ -35,25 +35,19 @@ class Pattern(NamedTuple):
 
 #: Texts of CPython, torch, gloo, NCCL, the CUDA runtime, its driver and the C library; a launcher adds its own.
 PATTERNS: tuple[Pattern, ...] = (
-    Pattern("oom_device", CAUSE, r"(CUDA|HIP) out of memory"),
-    Pattern("oom_device", CAUSE, r"CUDA (driver )?[Ee]rror: out of memory"),
-    Pattern("oom_device", CAUSE, r"Cuda failure (\d+ )?'out of memory'"),
-    Pattern("oom_device", CAUSE, r"CU[A-Z]{2,20}_STATUS_ALLOC_FAILED"),
+    Pattern("oom_device", CAUSE, r"(CUDA|HIP) out of memory|CUDA (driver )?[Ee]rror: out of memory"),
+    Pattern("oom_device", CAUSE, r"Cuda failure (\d+ )?'out of memory'|CU[A-Z]{2,20}_STATUS_ALLOC_FAILED"),
     Pattern("oom_device", CAUSE, r"No available memory for the cache blocks"),
     # what a rank may lock, not what the host has; before the pattern of host memory, whose words it shares
     Pattern("config", CAUSE, r"\bibv_\w{1,40} .{0,300}Cannot allocate memory"),
-    Pattern("oom_host", CAUSE, r"^([\w.]+\.)?(_Array)?MemoryError\b"),
-    Pattern("oom_host", CAUSE, r"std::bad_alloc"),
-    Pattern("oom_host", CAUSE, r"DefaultCPUAllocator: (can't allocate|not enough) memory"),
-    Pattern("oom_host", CAUSE, r"[Cc]annot allocate memory"),
-    Pattern("oom_host", CAUSE, r"libgomp: Out of memory"),
+    Pattern("oom_host", CAUSE, r"^([\w.]+\.)?(_Array)?MemoryError\b|std::bad_alloc|libgomp: Out of memory"),
+    Pattern("oom_host", CAUSE, r"[Cc]annot allocate memory|DefaultCPUAllocator: (can't allocate|not enough) memory"),
     Pattern("oom_host", CAUSE, r"node running low on memory"),
     Pattern("disk_full", CAUSE, r"No space left on device|Disk quota exceeded"),
     Pattern("disk_full", CAUSE, r"bus error .{0,300}insufficient shared memory"),
     Pattern("config", CAUSE, r"\bFile too large\b"),
     Pattern("config", CAUSE, r"[Gg]ated ?[Rr]epo|\b401 Client Error"),
-    Pattern("port_taken", CAUSE, r"server socket has failed to listen on any local network address"),
-    Pattern("port_taken", CAUSE, r"\bEADDRINUSE\b"),
+    Pattern("port_taken", CAUSE, r"server socket has failed to listen on any local network address|\bEADDRINUSE\b"),
     Pattern("port_taken", CAUSE, r"\[Errno 98\] (error while attempting to bind|Address already in use)"),
     Pattern("driver_mismatch", CAUSE, r"NVIDIA driver on your system is too old"),
     Pattern("driver_mismatch", CAUSE, r"CUDA driver version is insufficient for CUDA runtime version"),
@@ -61,18 +55,13 @@ PATTERNS: tuple[Pattern, ...] = (
     Pattern("driver_mismatch", CAUSE, r"unsupported display driver / cuda driver combination"),
     Pattern("driver_mismatch", CAUSE, r"Driver/library version mismatch"),
     Pattern("driver_mismatch", CAUSE, r"no kernel image is available for execution on the device"),
-    Pattern("gpu_unavailable", CAUSE, r"Found no NVIDIA driver on your system"),
-    Pattern("gpu_unavailable", CAUSE, r"No CUDA GPUs are available"),
-    Pattern("gpu_unavailable", CAUSE, r"no CUDA-capable device is detected"),
+    Pattern("gpu_unavailable", CAUSE, r"Found no NVIDIA driver on your system|No CUDA GPUs are available"),
+    Pattern("gpu_unavailable", CAUSE, r"no CUDA-capable device is detected|CUDA error: invalid device ordinal"),
     Pattern("gpu_unavailable", CAUSE, r"CUDA-capable device\(s\) is/are busy or unavailable"),
-    Pattern("gpu_unavailable", CAUSE, r"CUDA error: invalid device ordinal"),
     Pattern("gpu_unavailable", CAUSE, r"uncorrectable (ECC|NVLink) error"),
     Pattern("gpu_unavailable", CAUSE, r"GPU is lost|GPU has fallen off the bus|\bXid\b.{0,40}\b79\b"),
-    Pattern("gpu_unavailable", CAUSE, r"system not yet initialized"),
-    Pattern("gpu_unavailable", CAUSE, r"Torch not compiled with CUDA enabled"),
-    Pattern("config", CAUSE, r"^ModuleNotFoundError: ", before_start=True),
-    Pattern("config", CAUSE, r"^ImportError: ", before_start=True),
-    Pattern("config", CAUSE, r": No module named ", before_start=True),
+    Pattern("gpu_unavailable", CAUSE, r"system not yet initialized|Torch not compiled with CUDA enabled"),
+    Pattern("config", CAUSE, r"^(ModuleNotFound|Import)Error: |: No module named ", before_start=True),
     Pattern("config", CAUSE, r"can't open file '[^']*': \[Errno 2\]", before_start=True),
     Pattern("config", CAUSE, r"error while loading shared libraries: ", before_start=True),
     Pattern("nccl_timeout", SYMPTOM, r"Watchdog caught collective operation timeout"),
@@ -80,14 +69,10 @@ PATTERNS: tuple[Pattern, ...] = (
     Pattern("nccl_timeout", SYMPTOM, r"Timed out after \d+ seconds waiting for clients|wait timeout after \d+ ?ms"),
     Pattern("nccl_timeout", SYMPTOM, r"client socket has (timed out|failed to connect)|\bSocket Timeout\b"),
     Pattern("hang", SYMPTOM, r"Timed out waiting \d+ms for (recv|send) operation to complete"),
-    Pattern("rank_lost", CONSEQUENCE, r"Connection (closed|reset) by peer"),
-    Pattern("rank_lost", CONSEQUENCE, r"Application timeout caused pair closure"),
-    Pattern("rank_lost", CONSEQUENCE, r"Broken pipe"),
-    Pattern("rank_lost", CONSEQUENCE, r"Connection was likely closed"),
-    Pattern("rank_lost", CONSEQUENCE, r"[Cc]onnection closed by remote peer"),
-    Pattern("rank_lost", CONSEQUENCE, r"remote process exit(ing|ed)"),
+    Pattern("rank_lost", CONSEQUENCE, r"Connection (closed|reset) by peer|[Cc]onnection closed by remote peer"),
+    Pattern("rank_lost", CONSEQUENCE, r"Broken pipe|Connection was likely closed|remote process exit(ing|ed)"),
+    Pattern("rank_lost", CONSEQUENCE, r"Application timeout caused pair closure|Gloo connectFullMesh failed"),
     Pattern("rank_lost", CONSEQUENCE, r"NCCL communicator was aborted"),
-    Pattern("rank_lost", CONSEQUENCE, r"Gloo connectFullMesh failed"),
 )
 
 #: libraries say much of the above also of what they get over, e.g. of an old driver in a run that never asks for a GPU
@@ -105,14 +90,11 @@ class Match(NamedTuple):
 
 def strongest(lines: Iterable[str], patterns: tuple[Pattern, ...], started: bool) -> Match | None:
     """The earliest cause in the lines, else the earliest symptom, else the earliest consequence, else ``None``."""
+    fitting = [pattern for pattern in patterns if not (pattern.before_start and started)]
     found: Match | None = None
     for line in lines:
-        if _PASSING.search(line):
-            continue
-        bare = _RANK_PREFIX.sub("", line)
-        for pattern in patterns:
-            if pattern.before_start and started:
-                continue
+        bare = "" if _PASSING.search(line) else _RANK_PREFIX.sub("", line)
+        for pattern in fitting:
             tells_more = found is None or pattern.strength < found.pattern.strength
             if tells_more and re.search(pattern.expression, bare):
                 found = Match(pattern, line)

@@ -25,27 +25,9 @@ class JobLimits(Limits):
     )
 
 
-class Site(Frozen):
-    """Where a run's ranks find what they need, as they see it, and what its launcher adds to their job."""
+class Place(Frozen):
+    """What ranks see and may use where they run."""
 
-    python: str = Field(description="the stack's interpreter")
-    bundle: str = Field(description="the run's folder")
-    python_path: str = Field(description="PYTHONPATH that makes suite.worker importable")
-    env: dict[str, str] = Field(default={})
-    stack: tuple[str, ...] = Field(default=(), description="as the job's")
-    image: str | None = None
-    devices: tuple[str, ...] | None = None
-    device_count: int | None = None
-    memory_bytes: int | None = Field(default=None, description="host memory of one rank")
-    mounts: tuple[Mount, ...] = ()
-    labels: dict[str, str] = Field(default={})
-
-
-class Job(Frozen):
-    """One run as a launcher sees it: the same command on ``ranks_per_node`` ranks of each of ``nodes``."""
-
-    name: str = Field(min_length=1, description="the run id: names containers, batch jobs and their labels")
-    argv: tuple[str, ...] = Field(min_length=1, description="command of one rank, never a shell line")
     env: dict[str, str] = Field(default={}, description="variables added to those the ranks would have anyway")
     stack: tuple[str, ...] = Field(
         default=(),
@@ -53,8 +35,6 @@ class Job(Frozen):
         "imports that ranks may be forked from; empty: each rank is started by itself",
     )
     image: str | None = Field(default=None, description="container image; null: the ranks run on the host")
-    nodes: int = Field(default=1, gt=0)
-    ranks_per_node: int = Field(gt=0)
     devices: tuple[str, ...] | None = Field(
         default=None, description="ids of the devices the ranks may see; empty: none; null: as the host has it"
     )
@@ -62,9 +42,27 @@ class Job(Frozen):
         default=None, ge=0, description="how many devices, whichever they are; null where ``devices`` names them"
     )
     mounts: tuple[Mount, ...] = ()
+    labels: dict[str, str] = Field(default={}, description="how the run is found in a container runtime or a cluster")
+
+
+class Site(Place):
+    """Where a run's ranks find what they need, as they see it, and what its launcher adds to their job."""
+
+    python: str = Field(description="the stack's interpreter")
+    bundle: str = Field(description="the run's folder")
+    python_path: str = Field(description="PYTHONPATH that makes suite.worker importable")
+    memory_bytes: int | None = Field(default=None, description="host memory of one rank")
+
+
+class Job(Place):
+    """One run as a launcher sees it: the same command on ``ranks_per_node`` ranks of each of ``nodes``."""
+
+    name: str = Field(min_length=1, description="the run id: names containers, batch jobs and their labels")
+    argv: tuple[str, ...] = Field(min_length=1, description="command of one rank, never a shell line")
+    nodes: int = Field(default=1, gt=0)
+    ranks_per_node: int = Field(gt=0)
     limits: JobLimits = JobLimits()
     working_directory: str | None = None
-    labels: dict[str, str] = Field(default={}, description="how the run is found in a container runtime or a cluster")
 
     @property
     def ranks(self) -> int:

@@ -22,7 +22,7 @@ from suite.launch.processes import RankProcess, child_subreaper, descendants, en
 from suite.launch.requests import Stops, stop_requests
 from suite.launch.supervise import USUAL_PATIENCE, Patience, Rank, Supervision
 from suite.launch.watching import TURNS
-from suite.launch.zygotes import ForkError, Zygote, Zygotes, can_fork
+from suite.launch.zygotes import ForkError, Zygotes, can_fork
 from suite.spec.base import UsageError
 from suite.spec.foreign import open_log
 from suite.spec.manifest import Manifest
@@ -40,8 +40,7 @@ class LocalLauncher:
 
     Ranks are started in the main thread: the kernel is asked to end them when the thread that started them ends
     (PR_SET_PDEATHSIG). There it also waits for Ctrl-C and SIGTERM; runs at the same time, each ``beside`` the others in
-    a thread and in a block of ``together``, are told of these by their own requests. The first makes an Outcome with
-    status ``interrupted``; a second one stops the ranks without further patience.
+    a thread and in a block of ``together``, are told of these by their own requests. A second one has no patience.
     """
 
     name = "local"
@@ -106,8 +105,16 @@ class LocalLauncher:
             zygote = self._zygotes.find(job, rank_variables(job, 0, 0), requests) if can_fork(job) else None
             foreign = descendants() if is_alone else None
             supervision = Supervision(job, folder, on_event, self._patience, requests, foreign)
+            start = partial(start_ranks, job, folder, supervision.ranks)
             try:
-                start_all(job, folder, supervision, zygote, self._in_main_thread)
+                if zygote is not None:
+                    try:
+                        start(partial(zygote.fork, job.argv, job.limits.memory_bytes))
+                    except ForkError:
+                        zygote.close()
+                        supervision.forget_ranks()
+                if not supervision.ranks:
+                    start(lambda *given: self._in_main_thread(partial(spawn, job, *given)))
                 supervision.watch()
             finally:
                 supervision.clean_up()
@@ -123,8 +130,7 @@ class LocalLauncher:
         is_wanted = self._start == "fork" or (self._start == "auto" and device == "cpu")
         if not is_wanted or manifest.backend.kind != "engine" or layout.generation != "hf":
             return ()
-        code = sorted(manifest.stack_code)
-        return manifest.backend.name, device, layout.kernels, manifest.size.architecture, *code
+        return manifest.backend.name, device, layout.kernels, manifest.size.architecture, *sorted(manifest.stack_code)
 
 
 def find_start(name: str) -> Start:
@@ -143,20 +149,6 @@ def worker_path(python: str) -> str:
             f"{python} would see the driver's packages: run suite from a checkout to use another interpreter"
         )
     return os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")]))
-
-
-def start_all(
-    job: Job, folder: Path, supervision: Supervision, zygote: Zygote | None, in_main_thread: InMainThread
-) -> None:
-    """Start every rank of the job, forked where there is a zygote and it does not fail, else by itself."""
-    if zygote is not None:
-        try:
-            start_ranks(job, folder, supervision.ranks, partial(zygote.fork, job.argv, job.limits.memory_bytes))
-            return
-        except ForkError:
-            zygote.close()
-            supervision.forget_ranks()
-    start_ranks(job, folder, supervision.ranks, lambda *given: in_main_thread(partial(spawn, job, *given)))
 
 
 def start_ranks(job: Job, folder: Path, started: list[Rank], start: StartRank) -> None:
@@ -206,7 +198,6 @@ def spawn(job: Job, variables: Mapping[str, str], log: int, is_speaker: bool) ->
 GIVEN_OUT = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _LOWEST, _TRIES = 20_000, 100
 _told: deque[int] = deque(maxlen=64)
-_telling = threading.Lock()
 
 
 def free_port() -> int:
@@ -218,12 +209,11 @@ def free_port() -> int:
         end = _LOWEST
     candidates = range(_LOWEST, end)
     tries = random.SystemRandom().sample(candidates, min(_TRIES, len(candidates)))
-    with _telling:
-        for port in (*tries, *[0] * _TRIES):
-            with socket.socket() as probe, suppress(OSError):
-                probe.bind(("", port))
-                found = int(probe.getsockname()[1])
-                if found not in _told:
-                    _told.append(found)
-                    return found
+    for port in (*tries, *[0] * _TRIES):
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("", port))
+            found = int(probe.getsockname()[1])
+            if found not in _told:
+                _told.append(found)
+                return found
     raise OSError("this machine has no free TCP port")

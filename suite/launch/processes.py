@@ -33,21 +33,12 @@ class ForkedProcess:
         self.returncode: int | None = None
 
     def wait(self, timeout: float | None = None) -> int:
-        """Exit code, negative for a signal. Raises subprocess.TimeoutExpired."""
+        """Exit code, negative for a signal. Raises psutil.TimeoutExpired."""
         if self.returncode is None:
-            try:
-                code = psutil.Process(self.pid).wait(timeout)
-            except psutil.TimeoutExpired as error:
-                raise subprocess.TimeoutExpired("a forked rank", error.seconds) from error
+            code = psutil.Process(self.pid).wait(timeout)
             assert code is not None, "only its parent, this process, can wait for it"
             self.returncode = int(code)
         return self.returncode
-
-    def send_signal(self, number: int) -> None:
-        """Nothing once it was waited for: its id may be another's by then."""
-        if self.returncode is None:
-            with suppress(ProcessLookupError):
-                os.kill(self.pid, number)
 
 
 RankProcess = subprocess.Popen | ForkedProcess
@@ -70,11 +61,10 @@ def exit_descriptor(process: RankProcess) -> int:
 def catches(pid: int, number: signal.Signals) -> bool:
     """Whether the process has a handler for the signal, so that it is told something by it rather than ended."""
     try:
-        status = Path(f"/proc/{pid}/status").read_text()
-    except OSError:
+        mask = Path(f"/proc/{pid}/status").read_text().partition("SigCgt:")[2].split()[0]
+    except (OSError, IndexError):
         return False
-    masks = [line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:")]
-    return bool(masks) and bool(int(masks[0], 16) >> (number - 1) & 1)
+    return bool(int(mask, 16) >> (number - 1) & 1)
 
 
 def signal_group(process: RankProcess, number: signal.Signals) -> None:

@@ -12,12 +12,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from suite.launch.classify import RankEnd, RunEnd, classify
 from suite.launch.job import Job
 from suite.launch.outcome import EndStatus, Failure, OnEvent, Outcome
 from suite.launch.processes import RankProcess, catches, exit_descriptor, oom_kills, signal_group, sweep
 from suite.launch.requests import StopRequests
-from suite.launch.traces import LOOK_SECONDS, log_size, log_tail, read_reports
+from suite.launch.traces import LOOK_SECONDS, RankReports, log_size, log_tail, read_reports
 from suite.launch.watching import Watch
 
 READ_BYTES = 64 * 1024
@@ -68,12 +70,11 @@ class Supervision(Watch):
         self._exits: list[int] = []
         self._stopped_at: float | None = None
         self._unkillable = False
-        self._unread: list[str] = []
 
     def watch(self) -> None:
         """Block until every rank has ended or was given up."""
         limits = self._job.limits
-        self._heard = time.monotonic()
+        self._heard = self._waits.clock()
         self._alarms = {
             self._time_out: self._began + limits.run_seconds,
             self._silent: self._heard + limits.silence_seconds,
@@ -123,7 +124,7 @@ class Supervision(Watch):
             signal_group(rank.process, signal.SIGKILL)
         if not self._unkillable:
             for rank in self.ranks:
-                with suppress(subprocess.TimeoutExpired):
+                with suppress(subprocess.TimeoutExpired, psutil.TimeoutExpired):
                     rank.process.wait(self._patience.kill_seconds)
         sweep(self._foreign, [rank.process.pid for rank in self.ranks], self._patience.helper_seconds)
 
@@ -140,9 +141,7 @@ class Supervision(Watch):
             self._alarms = {self._terminate: time.monotonic() + self._patience.grace_seconds}
 
     def _take_event(self, event: dict[str, Any]) -> None:
-        if self._silent in self._alarms:
-            self._heard = time.monotonic()
-            self._alarms[self._silent] = self._heard + self._job.limits.silence_seconds
+        self._heard = self._waits.clock()  # the alarm looks at it when it is due
         super()._take_event(event)
 
     def _hear_of_turns(self) -> bool:
@@ -163,15 +162,15 @@ class Supervision(Watch):
         limit = self._job.limits.silence_seconds
         if self._is_early(self._silent, self._heard, limit):
             return
-        last = "it had reported no phase yet"
-        if self._phase is not None:
-            within = "" if self._iteration is None else f" of iteration {self._iteration}"
-            last = f"the last it reported was phase {self._phase}{within}"
+        within = "" if self._iteration is None else f" of iteration {self._iteration}"
+        last = (
+            f"the last it reported was phase {self._phase}{within}" if self._phase else "it had reported no phase yet"
+        )
         self._verdict = self._failure("hang", f"no event from rank 0 for {limit:g} s; {last}", *self._printing(limit))
         sizes = [log_size(self._log_file(rank)) for rank in self.ranks]
         for rank in self._alive():
             if catches(rank.process.pid, signal.SIGUSR1):
-                rank.process.send_signal(signal.SIGUSR1)
+                os.kill(rank.process.pid, signal.SIGUSR1)
         self._alarms = {partial(self._take_stacks, sizes): time.monotonic() + self._patience.dump_seconds}
 
     def _take_stacks(self, sizes: list[int]) -> None:
@@ -250,31 +249,16 @@ class Supervision(Watch):
         """The classifier's word, files that were not read, and ranks that could not even be killed."""
         before, after = self._oom_kills_before, oom_kills()
         kills = after._replace(kills=after.kills - before.kills) if before and after else None
+        reported = [read_reports(self._folder / "events" / f"rank-{rank.index}.jsonl") for rank in self.ranks]
+        ends = tuple(map(self._rank_end, self.ranks, reported))
         failure = classify(
-            RunEnd(
-                ranks=tuple(self._rank_end(rank) for rank in self.ranks),
-                verdict=self._verdict,
-                stopped_at=self._stopped_at,
-                oom_kills=kills,
-                phase=self._phase,
-                iteration=self._iteration,
-            )
+            RunEnd(ends, self._verdict, False, self._stopped_at, kills, phase=self._phase, iteration=self._iteration)
         )
-        left = tuple(
-            f"rank {rank.index} (process {rank.process.pid}) did not end after SIGKILL" for rank in self._alive()
-        )
-        return failure.model_copy(update={"evidence": (*failure.evidence, *self._unread, *left)})
+        unread = [f"{each.unread}: it was not read" for each in reported if each.unread is not None]
+        left = [f"rank {rank.index} (process {rank.process.pid}) did not end after SIGKILL" for rank in self._alive()]
+        return failure.model_copy(update={"evidence": (*failure.evidence, *unread, *left)})
 
-    def _rank_end(self, rank: Rank) -> RankEnd:
+    def _rank_end(self, rank: Rank, reported: RankReports) -> RankEnd:
         by_itself = rank.ended_at is not None and (self._stopped_at is None or rank.ended_at <= self._stopped_at)
-        reported = read_reports(self._folder / "events" / f"rank-{rank.index}.jsonl")
-        if reported.unread is not None:
-            self._unread.append(f"{reported.unread}: it was not read")
-        return RankEnd(
-            rank=rank.index,
-            exit_code=rank.process.returncode,
-            ended_at=rank.ended_at if by_itself else None,
-            started=reported.started,
-            reports=reported.reports,
-            log=log_tail(self._log_file(rank)),
-        )
+        ended_at, log = rank.ended_at if by_itself else None, log_tail(self._log_file(rank))
+        return RankEnd(rank.index, rank.process.returncode, ended_at, reported.started, reported.reports, log)

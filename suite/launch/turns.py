@@ -20,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from random import Random
 from secrets import token_hex
@@ -98,12 +99,12 @@ class _Row:
     def is_there(self) -> bool:
         return self._has_lost or self.is_over or len(self._there) == self._ranks
 
-    def greet(self, rank: object, channel: socket.socket) -> bool:
-        """Whether it is a rank that was missing."""
+    def greet(self, rank: object, channel: socket.socket) -> int:
+        """A rank that was missing. Raises ValueError for any other."""
         if type(rank) is not int or self.is_there or rank in self._there or not 0 <= rank < self._ranks:
-            return False
+            raise ValueError("no such rank is missing")
         self._there[rank] = channel
-        return True
+        return rank
 
     def watch(self, channel: socket.socket) -> None:
         self._watchers.append(channel)
@@ -139,14 +140,14 @@ class _Row:
                 _send(channel, WAITS if waits else GOES_ON)
 
 
+@dataclass(eq=False)
 class _Caller:
     """A connection: whose it is, once that was said, and what was said since and not understood yet."""
 
-    def __init__(self, channel: socket.socket) -> None:
-        self.channel = channel
-        self.row: _Row | None = None
-        self.rank: int | None = None
-        self.said = b""
+    channel: socket.socket
+    row: _Row | None = None
+    rank: int | None = None
+    said: bytes = b""
 
 
 class Arbiter:
@@ -221,10 +222,8 @@ class Arbiter:
         row = self._rows[str(said["run"])]
         if said.get("watches"):
             row.watch(caller.channel)
-        elif row.greet(said["rank"], caller.channel):
-            caller.rank = int(str(said["rank"]))
         else:
-            raise ValueError("no such rank is missing")
+            caller.rank = row.greet(said["rank"], caller.channel)
         if all(row.is_there for row in self._rows.values()):
             self._stop_listening()
         return row

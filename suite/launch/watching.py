@@ -40,7 +40,7 @@ class Waits:
 
     def __init__(self, job: Job) -> None:
         self.channel: socket.socket | None = None
-        self._spans: list[tuple[float, float]] = []
+        self._waited = 0.0  # seconds, but for those since it waits now
         self._since: float | None = None
         address = job.env.get(TURNS)
         if address is not None:
@@ -59,15 +59,13 @@ class Waits:
         if waits and self._since is None:
             self._since = time.monotonic()
         elif not waits and self._since is not None:
-            self._spans.append((self._since, time.monotonic()))
+            self._waited += time.monotonic() - self._since
             self._since = None
         return waits if told else None
 
-    def seconds(self, last: float) -> float:
-        """How many of the last so many seconds it waited."""
-        now = time.monotonic()
-        spans = self._spans if self._since is None else [*self._spans, (self._since, now)]
-        return sum(max(0.0, end - max(begin, now - last)) for begin, end in spans)
+    def clock(self) -> float:
+        """Seconds as ``time.monotonic`` has them, which stand still while it waits."""
+        return (time.monotonic() if self._since is None else self._since) - self._waited
 
     def close(self) -> None:
         if self.channel is not None:
@@ -142,9 +140,8 @@ class Watch(ABC):
         return bool(waits)
 
     def _is_early(self, alarm: Callable[[], None], since: float, limit: float) -> bool:
-        """Whether, without what the run waited for its turn, less than the limit has passed; it is set anew then."""
-        passed = time.monotonic() - since
-        left = limit - (passed - self._waits.seconds(passed))
+        """Whether less than the limit has passed ``since`` a time of the clock of ``Waits``; it is set again then."""
+        left = limit - (self._waits.clock() - since)
         if left > _ROUNDING_SECONDS:
             self._alarms[alarm] = time.monotonic() + max(left, _LEAST_SECONDS)
         return left > _ROUNDING_SECONDS

@@ -60,7 +60,7 @@ class Zygote:
         with there:
             end = str(there.fileno())
             try:
-                self._process = subprocess.Popen(
+                self.process = subprocess.Popen(
                     (around.python, *_ZYGOTE, end, str(os.getpid()), *around.stack),
                     env=dict(around.environment),
                     cwd=around.folder,
@@ -74,14 +74,6 @@ class Zygote:
                 self._channel.close()
                 self._said.close()
                 raise
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    @property
-    def is_alive(self) -> bool:
-        return self._process.poll() is None
 
     def is_fit(self, seconds: float, requests: StopRequests) -> bool:
         """Whether it has imported its stack in time and can fork it, and nobody asks the driver to stop."""
@@ -122,7 +114,7 @@ class Zygote:
     def close(self) -> None:
         """End it, with whatever its imports have started. Ranks that it forked are not its children."""
         self._channel.close()
-        end_with_children(self._process)
+        end_with_children(self.process)
         self._said.close()
 
     def _answer(self) -> dict[str, Any]:
@@ -153,12 +145,12 @@ class Zygotes:
 
     def processes(self) -> set[int]:
         """Ids of all that are kept, and of what they have started."""
-        pids = {zygote.pid for zygote in self._kept.values() if zygote is not None}
+        pids = {zygote.process.pid for zygote in self._kept.values() if zygote is not None}
         return pids.union(*map(descendants, pids))
 
     def _find(self, job: Job, around: Surroundings, requests: StopRequests) -> Zygote | None:
         known = self._kept.get(around)
-        if around in self._kept and (known is None or known.is_alive):
+        if around in self._kept and (known is None or known.process.poll() is None):
             return known
         self._drop(around)
         while len(self._kept) >= _MOST:

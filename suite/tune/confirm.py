@@ -7,9 +7,8 @@ from statistics import fmean
 
 from suite.conduct.planning.plan import Plan
 from suite.conduct.planning.turns import Point, Turning, take_seats
-from suite.conduct.running.in_turns import in_turns
-from suite.conduct.running.ledger import Settings, View
-from suite.conduct.running.session import Summary, run_plan
+from suite.conduct.running.at_once import in_turns
+from suite.conduct.running.session import Settings, Summary, View, run_plan
 from suite.launch.outcome import Launcher
 from suite.spec.base import Track
 from suite.spec.manifest import Manifest

@@ -7,8 +7,8 @@ from pathlib import Path
 from suite.conduct.planning.machine import Machine
 from suite.conduct.planning.request import Request
 from suite.conduct.planning.turns import ITERATIONS, Turning
-from suite.conduct.running.ledger import Settings, View
 from suite.conduct.running.provenance import git_commit
+from suite.conduct.running.session import Settings, View
 from suite.launch.outcome import Launcher
 from suite.launch.probe import host_facts
 from suite.spec.base import UsageError

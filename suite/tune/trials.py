@@ -9,8 +9,7 @@ from pathlib import Path
 from suite.bundle.record import Record
 from suite.bundle.walk import TRIALS
 from suite.conduct.planning.plan import Plan
-from suite.conduct.running.ledger import Ledger, Settings, View
-from suite.conduct.running.session import run_plan
+from suite.conduct.running.session import Ledger, Settings, View, run_plan
 from suite.conduct.running.state import state_of
 from suite.launch.outcome import Launcher
 from suite.report.formatting.numbers import span

@@ -8,8 +8,7 @@ from typing import Any
 
 from suite.bundle.record import Record
 from suite.conduct.planning.plan import Plan
-from suite.conduct.running.ledger import Settings
-from suite.conduct.running.session import Summary, run_plan
+from suite.conduct.running.session import Settings, Summary, run_plan
 from suite.launch.job import Job, Site
 from suite.launch.local import LocalLauncher
 from suite.launch.outcome import Outcome

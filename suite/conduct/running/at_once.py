@@ -1,25 +1,38 @@
-"""Several runs at the same time: a thread for each, and one that waits for all and alone touches their ledger."""
+"""Several runs of a ledger at the same time, a thread for each: side by side, each on devices of its own, or in turns
+by iteration, so that what is compared meets the same machine."""
 
 import os
 import selectors
 import signal
-from abc import ABC, abstractmethod
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, closing, nullcontext
+import threading
+from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import Future
+from contextlib import closing, nullcontext
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from itertools import chain
+from secrets import token_hex
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from suite.bundle.record import Record
 from suite.bundle.store import AlreadyThere, DamagedBundle
+from suite.conduct.planning.turns import turns_refused
 from suite.conduct.running.execute import execute
-from suite.conduct.running.ledger import Ledger, Settings, View
+from suite.conduct.running.session import Ledger, Settings, View, one_by_one
+from suite.launch.local import LocalLauncher
 from suite.launch.outcome import Launcher
 from suite.launch.requests import Mailbox, StopRequests, Stops, stop_requests
-from suite.launch.turns import Start
+from suite.launch.turns import MOST_LENGTH, Arbiter, Listener, Start
+from suite.spec.base import UsageError, digest
 from suite.spec.manifest import Manifest
 
-Result = Record | DamagedBundle | Exception
+if TYPE_CHECKING:
+    from suite.launch.docker.launcher import DockerLauncher
+
+#: What a run of short iterations has of turns at least, where their length is not given.
+LEAST_TURNS = 6
+#: Equal of runs that are started together; null of one that is alone.
+Group = Callable[[Manifest], Hashable | None]
 
 
 class Lane(NamedTuple):
@@ -30,39 +43,30 @@ class Lane(NamedTuple):
     writing: int
 
 
-class AtOnce(ABC):
-    """Runs of a ledger in threads. One use. What ends with the thread that starts it is started ``in_main_thread``."""
+@dataclass
+class AtOnce:
+    """Runs in threads; the one that waits for all alone touches ledger and view. One use.
 
-    def __init__(self, ledger: Ledger, settings: Settings, view: View, most: int) -> None:
-        """``most``: how many runs may go on at the same time."""
-        self._ledger, self._settings, self._view, self._most = ledger, settings, view, most
-        self._mailbox = Mailbox()
-        self._lanes: dict[str, Lane] = {}
-        self._interrupted = False
-        self._error: Exception | None = None
+    ``following``: the next run to start now, taken from the ledger; null where others have to end first, or none is
+    left. ``launcher``: what launches a run, stopped by these requests; called in its thread. ``ended``: a run is over.
+    """
 
-    @abstractmethod
-    def following(self) -> Manifest | None:
-        """The next run to start now, taken from the ledger; none where others have to end first, or none is left."""
-
-    @abstractmethod
-    def launcher(self, manifest: Manifest, stops: Stops) -> Launcher:
-        """What launches this run beside others; called in its thread."""
-
-    @abstractmethod
-    def ended(self, manifest: Manifest) -> None:
-        """A run that was started is over, and its result noted."""
-
-    def start(self) -> Start | None:
-        """With whom the runs take turns."""
-        return None
-
-    def attending(self, selector: selectors.BaseSelector) -> AbstractContextManager[object]:
-        """While the block runs, what was registered with the selector is called, as its data, when it is ready."""
-        return nullcontext()
+    ledger: Ledger
+    settings: Settings
+    view: View
+    following: Callable[[], Manifest | None]
+    launcher: Callable[[Manifest, Stops], Launcher]
+    ended: Callable[[Manifest], object]
+    selector: selectors.BaseSelector
+    start: Start | None = None
+    _mailbox: Mailbox = field(default_factory=Mailbox)
+    _lanes: dict[str, Lane] = field(default_factory=dict)
+    _interrupted: bool = False
+    _error: Exception | None = None
 
     def in_main_thread(self, call: Callable[[], Any]) -> Any:
-        """From a run's thread: what a call gives or raises that the main thread makes."""
+        """From a run's thread: what a call gives or raises that the main thread makes, as what is started there ends
+        with that thread."""
         found: Future[Any] = Future()
 
         def answer() -> None:
@@ -77,67 +81,60 @@ class AtOnce(ABC):
     def work(self) -> bool:
         """Work until nothing is left, or all have ended after a stop request; whether that came. Raises what kept a run
         from having a bundle or from being shown, once all have ended."""
-        threads, selector = ThreadPoolExecutor(max_workers=self._most), selectors.DefaultSelector()
-        with stop_requests() as requests, closing(self._mailbox), threads, selector, self.attending(selector):
-            selector.register(requests.descriptor, selectors.EVENT_READ, partial(self._stop, requests))
-            selector.register(self._mailbox.descriptor, selectors.EVENT_READ, self._mailbox.deliver)
-            while self._tried(partial(self._start, threads)) or self._lanes:
-                for key, _ in selector.select():
+        with stop_requests() as requests, closing(self._mailbox):
+            self.selector.register(requests.descriptor, selectors.EVENT_READ, partial(self._stop, requests))
+            self.selector.register(self._mailbox.descriptor, selectors.EVENT_READ, self._mailbox.deliver)
+            while self._tried(self._start) or self._lanes:
+                for key, _ in self.selector.select():
                     self._tried(key.data)
         if self._error is not None:
             raise self._error
         return self._interrupted
 
-    def _start(self, threads: ThreadPoolExecutor) -> bool:
+    def _start(self) -> bool:
         """Start every run that may be; whether one was started."""
         started = False
-        while not (self._interrupted or self._error):
-            manifest = self.following()
-            if manifest is None:
-                break
+        while not (self._interrupted or self._error) and (manifest := self.following()) is not None:
             lane = Lane(manifest, *os.pipe())
             os.set_blocking(lane.reading, False)
             self._lanes[manifest.run.id] = lane
-            threads.submit(self._run, lane)
+            threading.Thread(target=self._run, args=(lane,)).start()
             started = True
         return started
 
     def _run(self, lane: Lane) -> None:
-        """In a thread: one run to its end, posted to the main thread, which alone touches ledger and view."""
+        """In a thread: one run to its end."""
         manifest, requests = lane.manifest, StopRequests(lane.reading)
-        result: Result
+        result: Record | Exception
         try:
             launcher = self.launcher(manifest, lambda: nullcontext(requests))
-            python = self._settings.python_of(manifest.backend.label)
-            result = execute(manifest, self._settings.root, launcher, python, self._post_event, self.start())
+            python = self.settings.python_of(manifest.backend.label)
+            on_event = partial(self._post, self.view.event)
+            result = execute(manifest, self.settings.root, launcher, python, on_event, self.start)
         except Exception as error:  # noqa: BLE001 - the main thread raises it
             result = error
-        self._mailbox.post(partial(self._tried, partial(self._end, lane, result)))
+        self._post(self._end, lane, result)
 
-    def _post_event(self, event: dict[str, Any]) -> None:
-        self._mailbox.post(partial(self._tried, partial(self._view.event, event)))
+    def _post(self, call: Callable[..., object], *given: Any) -> None:
+        self._mailbox.post(partial(self._tried, partial(call, *given)))
 
     def _tried(self, call: Callable[[], Any]) -> Any:
         """What a call gives. What it raises, as of a closed pipe, ends all runs, and is told once they have ended."""
         try:
             return call()
         except Exception as error:  # noqa: BLE001 - raised at the end
-            self._fail(error)
+            self._error = self._error or error
+            self._forward(signal.SIGTERM)
             return None
 
-    def _fail(self, error: Exception) -> None:
-        self._error = self._error or error
-        self._forward(signal.SIGTERM)
-
-    def _end(self, lane: Lane, result: Result) -> None:
+    def _end(self, lane: Lane, result: Record | Exception) -> None:
         del self._lanes[lane.manifest.run.id]
         os.close(lane.reading)
         os.close(lane.writing)
         try:
-            if isinstance(result, (Record, DamagedBundle, AlreadyThere)):
-                self._ledger.ended(lane.manifest, result)
-            else:
-                self._fail(result)
+            if not isinstance(result, (Record, DamagedBundle, AlreadyThere)):
+                raise result
+            self.ledger.ended(lane.manifest, result)
         finally:
             self.ended(lane.manifest)
 
@@ -151,3 +148,115 @@ class AtOnce(ABC):
     def _forward(self, request: signal.Signals) -> None:
         for lane in self._lanes.values():
             os.write(lane.writing, bytes([request]))
+
+
+class Slots:
+    """Devices of one host by name, lent to runs, of which at most so many go on: each takes the first that are free."""
+
+    def __init__(self, devices: tuple[str, ...], most: int) -> None:
+        self.most, self._devices = most, devices
+        self._lent: list[tuple[str, ...]] = []
+
+    def wanted_by(self, manifest: Manifest) -> int:
+        """A GPU for each rank, or a CPU for each of its threads; all there are where a run wants more."""
+        threads = manifest.measure.threads_per_rank if manifest.measure.device == "cpu" else 1
+        return min(manifest.layout.ranks * threads, len(self._devices))
+
+    def has_room(self, count: int) -> bool:
+        return len(self._lent) < self.most and count <= len(self._free())
+
+    def take(self, count: int) -> tuple[str, ...]:
+        """Lend so many devices to one run, for which there is room."""
+        self._lent.append(self._free()[:count])
+        return self._lent[-1]
+
+    def give_back(self, devices: tuple[str, ...]) -> None:
+        self._lent.remove(devices)
+
+    def _free(self) -> tuple[str, ...]:
+        lent = {*chain(*self._lent)}
+        return tuple(device for device in self._devices if device not in lent)
+
+
+def side_by_side(ledger: Ledger, settings: Settings, launcher: Launcher, view: View, slots: Slots) -> bool:
+    """A way to run a plan: several at once in containers, each on devices (on a CPU: cores) of its own. Neighbours
+    disturb timings, so the record says so."""
+    containers = cast("DockerLauncher", launcher)
+    lent: dict[str, tuple[str, ...]] = {}
+
+    def following() -> Manifest | None:
+        manifest = ledger.take(lambda waiting: slots.has_room(slots.wanted_by(waiting)))
+        if manifest is not None:
+            lent[manifest.run.id] = slots.take(slots.wanted_by(manifest))
+        return manifest
+
+    def beside(manifest: Manifest, stops: Stops) -> Launcher:
+        devices = lent[manifest.run.id]
+        if manifest.measure.device == "cuda":
+            return containers.beside(stops, slots.most, gpus=devices)
+        return containers.beside(stops, slots.most, gpus=(), cpuset=",".join(devices))
+
+    def ended(manifest: Manifest) -> None:
+        slots.give_back(lent.pop(manifest.run.id))
+
+    with selectors.DefaultSelector() as selector:
+        return AtOnce(ledger, settings, view, following, beside, ended, selector).work()
+
+
+def in_turns(ledger: Ledger, settings: Settings, launcher: Launcher, view: View, group: Group) -> bool:
+    """A way to run a plan: runs of one ``group`` are started together and take turns by iteration.
+
+    Of such runs those take part that are still to be made: where others were made before, they are of another start.
+    Raises UsageError for a group where ``turns_refused`` has a reason.
+    """
+    while ledger.waiting:
+        if _start(ledger, settings, launcher, view, group):
+            return True
+    return False
+
+
+def _start(ledger: Ledger, settings: Settings, launcher: Launcher, view: View, group: Group) -> bool:
+    """Make the next run of the ledger, with those that take turns with it; whether somebody asked to stop."""
+    key = group(ledger.waiting[0])
+    if key is None:
+        return one_by_one(ledger, settings, launcher, view, most=1)
+    reason = turns_refused(launcher)
+    if reason is not None:
+        raise UsageError(f"rows cannot take turns by iteration: {reason}; --turns rounds runs one after the other")
+    able = cast("LocalLauncher | DockerLauncher", launcher)
+    taken: list[Manifest] = []
+    while manifest := ledger.take(lambda waiting: group(waiting) == key, is_begun=bool(taken)):
+        taken.append(manifest)
+    if not taken:
+        return False
+    rows = tuple(sorted(manifest.run.id for manifest in taken))
+    ranks = {manifest.run.id: manifest.layout.ranks for manifest in taken}
+    start_id = digest({"rows": rows, "token": token_hex(16)})
+
+    def following() -> Manifest | None:
+        return taken.pop(0) if taken else None
+
+    def beside(manifest: Manifest, stops: Stops) -> Launcher:
+        return able.beside(stops, runs.in_main_thread) if isinstance(able, LocalLauncher) else able.beside(stops)
+
+    def ended(manifest: Manifest) -> None:
+        arbiter.end(manifest.run.id)
+
+    with (
+        closing(Listener(shared=not isinstance(able, LocalLauncher))) as listener,
+        able.together(),
+        selectors.DefaultSelector() as selector,
+        closing(Arbiter(selector, listener, ranks, start_id, _turn_lengths(taken))) as arbiter,
+    ):
+        start = Start(start_id, rows, listener.address, listener.folder)
+        runs = AtOnce(ledger, settings, view, following, beside, ended, selector, start)
+        return runs.work()
+
+
+def _turn_lengths(taken: Sequence[Manifest]) -> tuple[int, int]:
+    """Fewest and most iterations of a turn. Of one of two, half of all iterations would not count."""
+    given = taken[0].measure.turn_length
+    if given is not None:
+        return given, given
+    most = min(MOST_LENGTH, min(manifest.iterations for manifest in taken) // LEAST_TURNS)
+    return 1, most if most > 2 else 1

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Iterable
-from contextlib import suppress
 from io import StringIO
 from pathlib import Path
 from shlex import quote
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from suite.conduct.planning.plan import Plan
 from suite.conduct.running.outcome_line import doubt, outcome_line
-from suite.conduct.running.progress import CrowdView, LiveView, PlainView, View
+from suite.conduct.running.progress import LiveView, PlainView, View
 from suite.conduct.running.session import Summary
 from suite.conduct.running.state import ended
 from suite.report.formatting.escape import visible
@@ -29,23 +28,17 @@ RATE = "samples/s [95 %]"
 def session_view(to_stderr: bool, is_crowd: bool) -> View:
     """A live line on a terminal, plain lines elsewhere and for runs side by side; nothing with -q."""
     stream = StringIO() if is_quiet() else sys.stderr if to_stderr else sys.stdout
-    if is_crowd:
-        return CrowdView(stream)
-    return LiveView(stream) if stream.isatty() else PlainView(stream)
+    return LiveView(stream) if stream.isatty() and not is_crowd else PlainView(stream, is_crowd)
 
 
 def results(plan: Plan, root: Path) -> "ReportModel":
     """The report of the plan's runs that have ended under ``root``, of these alone."""
-    from suite.bundle.derive import StillRunning, record_of
-    from suite.bundle.store import DamagedBundle
+    from suite.bundle.derive import record_of
     from suite.report.facts.entry import Entry
     from suite.report.facts.model import build
 
-    entries = []
-    for manifest, bundle in ended(plan, root):
-        with suppress(DamagedBundle, StillRunning):
-            entries.append(Entry(manifest, record_of(bundle), bundle.path.as_posix()))
-    return build(entries)
+    there = ended(plan, root, record_of)
+    return build([Entry(manifest, record, bundle.path.as_posix()) for manifest, bundle, record in there])
 
 
 def print_summary(summary: Summary, plan: Plan, root: Path, reached: Iterable[str] = ()) -> None:

@@ -7,9 +7,9 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
-from contextlib import closing, nullcontext, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from suite.backends.registry import find_backend
 from suite.bundle.event_fields import is_shown
@@ -17,7 +17,7 @@ from suite.bundle.record import Record
 from suite.bundle.store import Bundle, DamagedBundle, end_fields, failure_fields
 from suite.conduct.planning.prediction import with_prediction
 from suite.conduct.running.provenance import driver_facts, origin_of
-from suite.launch.job import Job, JobLimits, Site
+from suite.launch.job import Job, JobLimits, Place, Site
 from suite.launch.outcome import Failure, Launcher, LauncherUnavailable, Outcome
 from suite.launch.requests import stop_requests
 from suite.launch.turns import Start
@@ -31,32 +31,9 @@ _BYTES = 512 << 10
 _LEAST_BYTES = 4096
 
 
-class SpareRoom:
-    """Room in the file system of a folder, until ``close`` gives it to whoever writes next. Its file has no name, so
-    that a driver that is killed leaves nothing."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._file: BinaryIO | None = None
-        with suppress(OSError):
-            self._file = _file_of(folder, _BYTES)
-
-    def is_all_there_is(self) -> bool:
-        """Whether nobody else finds room in the file system, or is given any."""
-        try:
-            _file_of(self._folder, _LEAST_BYTES).close()
-        except OSError as error:
-            return error.errno in (errno.ENOSPC, errno.EDQUOT)
-        return False
-
-    def close(self) -> None:
-        """Once or several times."""
-        if self._file is not None:
-            self._file.close()
-
-
 def _file_of(folder: Path, size: int) -> BinaryIO:
-    """A file that takes so many bytes. Raises OSError."""
+    """A file that takes so many bytes. It has no name, so that a driver that is killed leaves nothing. Raises
+    OSError."""
     file = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115 - its user closes it
     try:
         os.posix_fallocate(file.fileno(), 0, size)
@@ -66,39 +43,34 @@ def _file_of(folder: Path, size: int) -> BinaryIO:
     return file
 
 
+def _is_full(folder: Path) -> bool:
+    """Whether nobody else finds room in the file system, or is given any."""
+    try:
+        _file_of(folder, _LEAST_BYTES).close()
+    except OSError as error:
+        return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return False
+
+
 def make_job(manifest: Manifest, site: Site) -> Job:
     """The job of a manifest: the same command, environment and limits whatever launches it, with the site's paths."""
     driver = find_backend(manifest.backend.name)
     measure = manifest.measure
-    env = {
-        "OMP_NUM_THREADS": str(measure.threads_per_rank),
-        "PYTHONPATH": "",
-        "PYTHONUNBUFFERED": "1",
-        "HF_HUB_OFFLINE": "1",
-    }
+    env = {"OMP_NUM_THREADS": str(measure.threads_per_rank), "PYTHONUNBUFFERED": "1", "HF_HUB_OFFLINE": "1"}
     if measure.device == "cpu":
         env["CUDA_VISIBLE_DEVICES"] = ""
-    env.update(driver.variables(measure))
-    env.update(site.env)
+    env |= {**driver.variables(measure), **site.env}
     # where a user gives one too, the suite's own folder stays the first: ranks find their worker by it
     env["PYTHONPATH"] = os.pathsep.join(filter(None, (site.python_path, site.env.get("PYTHONPATH"))))
+    place: dict[str, Any] = {name: getattr(site, name) for name in Place.model_fields}
+    place["env"] = env
     return Job(
         name=manifest.run.id,
         argv=(site.python, *driver.worker_argv(f"{site.bundle}/manifest.json", site.bundle)),
-        env=env,
-        stack=site.stack,
-        image=site.image,
         nodes=manifest.layout.nodes,
         ranks_per_node=manifest.layout.devices_per_node,
-        devices=site.devices,
-        device_count=site.device_count,
-        mounts=site.mounts,
-        limits=JobLimits(
-            run_seconds=manifest.limits.run_seconds,
-            silence_seconds=manifest.limits.silence_seconds,
-            memory_bytes=site.memory_bytes,
-        ),
-        labels=site.labels,
+        limits=JobLimits(**dict(manifest.limits), memory_bytes=site.memory_bytes),
+        **place,
     )
 
 
@@ -120,7 +92,9 @@ def execute(
     """
     # Ctrl-C between the end of the ranks and the record must not lose it; a thread gets no signals
     stops = stop_requests() if threading.current_thread() is threading.main_thread() else nullcontext()
-    with Bundle.begin(root, manifest) as bundle, stops as requests, closing(SpareRoom(bundle.path)) as spare:
+    with Bundle.begin(root, manifest) as bundle, stops as requests, ExitStack() as spare:
+        with suppress(OSError):
+            spare.enter_context(_file_of(bundle.path, _BYTES))
         away: LauncherUnavailable | None = None
         try:
             with bundle.driver_events() as log:
@@ -140,7 +114,7 @@ def execute(
                     failure, spent = Failure(kind="interrupted", evidence=(str(error),)), time.monotonic() - began
                     outcome = Outcome(status="interrupted", exit_codes=codes, elapsed_seconds=spent, failure=failure)
                     away = error
-                outcome = _by_full_disk(outcome, spare)
+                outcome = _by_full_disk(outcome, bundle.path)
                 spare.close()
                 if outcome.failure is not None:
                     log.write("failure", **failure_fields(outcome.failure))
@@ -164,16 +138,12 @@ def execute(
     return record
 
 
-def _by_full_disk(outcome: Outcome, spare: SpareRoom) -> Outcome:
+def _by_full_disk(outcome: Outcome, folder: Path) -> Outcome:
     """Ranks that find no room cannot say so where all that they say is written to that disk; others lose them then."""
     was_killed = any(code is not None and code < 0 for code in outcome.exit_codes.values())
     kinds = ("unknown",) if was_killed else ("unknown", "rank_lost")
-    if outcome.failure is None or outcome.failure.kind not in kinds or not spare.is_all_there_is():
+    if outcome.failure is None or outcome.failure.kind not in kinds or not _is_full(folder):
         return outcome
-    evidence = (
-        "no space left in the folder of the run, so that its ranks cannot have written why",
-        *outcome.failure.evidence,
-    )
-    return outcome.model_copy(
-        update={"failure": outcome.failure.model_copy(update={"kind": "disk_full", "evidence": evidence})}
-    )
+    line = "no space left in the folder of the run, so that its ranks cannot have written why"
+    changes = {"kind": "disk_full", "evidence": (line, *outcome.failure.evidence)}
+    return outcome.model_copy(update={"failure": outcome.failure.model_copy(update=changes)})

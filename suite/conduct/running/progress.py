@@ -47,11 +47,10 @@ def title(manifest: Manifest) -> str:
 class PlainView:
     """A line when a run begins and one when it ends: for logs and pipes."""
 
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self._total = 0
-        self._number = 0
-        self._about = False
+    def __init__(self, stream: TextIO, is_crowd: bool = False) -> None:
+        """``is_crowd``: of runs that go on at the same time, so that each line names its run."""
+        self._stream, self._is_crowd = stream, is_crowd
+        self._total, self._number, self._about = 0, 0, False
 
     def begin(self, total: int, done: int) -> None:
         self._total, self._number = total, done
@@ -71,7 +70,7 @@ class PlainView:
             self._print(f"    waiting for {event['doing']}")
 
     def run_ended(self, manifest: Manifest, record: Record) -> None:
-        self._print(f"    {outcome_line(record)}")
+        self._print(f"    {f'{title(manifest)}: ' if self._is_crowd else ''}{outcome_line(record)}")
 
     def notice(self, text: str) -> None:
         self._print(text)
@@ -83,11 +82,8 @@ class PlainView:
         print(plain(text), file=self._stream, flush=True)
 
 
-class CrowdView(PlainView):
-    """As lines, for runs that go on side by side: each names its run."""
-
-    def run_ended(self, manifest: Manifest, record: Record) -> None:
-        self._print(f"    {title(manifest)}: {outcome_line(record)}")
+#: What a session reports to while it works.
+View = PlainView
 
 
 class Ticker:
@@ -109,40 +105,29 @@ class Ticker:
                     self._draw()
 
 
-class LiveView:
+class LiveView(PlainView):
     """Three lines on a terminal: the run, its iterations with phase and tokens/s, the plan's runs and the time left."""
 
-    def __init__(
-        self,
-        stream: TextIO,
-        clock: Callable[[], float] = time.monotonic,
-        loading_seconds: float = LOADING_REDRAW_SECONDS,
-    ) -> None:
-        self._clock, self._loading_seconds = clock, loading_seconds
-        self._drawn = 0.0
+    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(stream)
+        self._clock, self._started, self._drawn = clock, 0.0, 0.0
         self._ticker: Ticker | None = None
         self._title = self._detail = self._rate = ""
         self._left: float | None = None
-        self._started = 0.0
-        self._runs, self._runs_done = 0, 0
-        self._about = False
         self._iterations, self._iterations_done = 0, 0
         self._console = Console(file=stream)
         self._live = Live(console=self._console, auto_refresh=False, transient=True, get_renderable=self._lines)
 
     def begin(self, total: int, done: int) -> None:
-        self._runs, self._runs_done = total, done
+        super().begin(total, done)
         self._live.start()
-
-    def planned(self, total: int) -> None:
-        self._runs, self._about = total, True
 
     def run_started(self, manifest: Manifest, seconds_left: float | None) -> None:
         self._title, self._detail, self._rate = plain(title(manifest)), "starting", ""
         self._iterations, self._iterations_done = manifest.measure.warmup + manifest.iterations, 0
         self._left, self._started = seconds_left, self._clock()
         self._draw(force=True)
-        self._ticker = Ticker(self._loading_seconds, self._live.refresh)
+        self._ticker = Ticker(LOADING_REDRAW_SECONDS, self._live.refresh)
 
     def event(self, event: dict) -> None:
         kind = event.get("kind")
@@ -171,19 +156,19 @@ class LiveView:
     def run_ended(self, manifest: Manifest, record: Record) -> None:
         self._stop_ticking()
         self._title = ""
-        self._console.print(plain(f"{title(manifest)}: {outcome_line(record)}"), highlight=False, markup=False)
+        self._print(f"{title(manifest)}: {outcome_line(record)}")
         if record.status != "interrupted":
-            self._runs_done += 1
-        if self._runs_done == self._runs:
+            self._number += 1
+        if self._number == self._total:
             self._left = None
         self._draw(force=True)
-
-    def notice(self, text: str) -> None:
-        self._console.print(plain(text), highlight=False, markup=False)
 
     def end(self) -> None:
         self._stop_ticking()
         self._live.stop()
+
+    def _print(self, text: str) -> None:
+        self._console.print(plain(text), highlight=False, markup=False)
 
     def _stop_ticking(self) -> None:
         if self._ticker is not None:
@@ -208,13 +193,9 @@ class LiveView:
             bars.add_row("iterations", *_bar(self._iterations_done, self._iterations), Text(shown))
         about = "about " if self._about else ""
         left = "" if self._left is None else f"{about}{duration(max(0.0, self._left - elapsed))} left"
-        bars.add_row("runs", *_bar(self._runs_done, self._runs), Text(left))
+        bars.add_row("runs", *_bar(self._number, self._total), Text(left))
         heading = [Text(self._title, no_wrap=True, overflow="ellipsis")] if self._title else []
         return Group(*heading, bars)
-
-
-#: What a session reports to while it works.
-View = PlainView | LiveView
 
 
 def _bar(done: int, total: int) -> tuple[ProgressBar, Text]:

@@ -93,13 +93,9 @@ def _key(make: bool) -> bytes | None:
     if make and not path.exists():
         with suppress(OSError):
             _make(path)
-    if not is_own(path, stat.S_ISREG):
-        return None
-    try:
-        with path.open("rb") as file:
-            key = file.read(_KEY_BYTES + 1)
-    except OSError:
-        return None
+    key = b""
+    with suppress(OSError):
+        key = path.read_bytes() if is_own(path, stat.S_ISREG) else b""
     return key if len(key) == _KEY_BYTES else None
 
 

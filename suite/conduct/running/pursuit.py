@@ -1,26 +1,28 @@
-"""Adding runs to the rows of a plan, round by round, until its stopping rule asks for no more."""
+"""Adding runs to the rows of a plan, round by round, until its stopping rule asks for no more; and what it came to."""
 
-from collections.abc import Container, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from pathlib import Path
 from statistics import fmean
 
 from suite.bundle.derive import StillRunning, record_of
 from suite.bundle.record import Record
 from suite.bundle.store import Bundle, DamagedBundle
+from suite.conduct.planning.plan import Plan
 from suite.conduct.planning.turns import NO_SEATS, Seat, Seats
-from suite.conduct.running.ledger import Ledger
 from suite.conduct.running.progress import View, row_name
+from suite.conduct.running.session import Ledger, Summary
 from suite.conduct.running.state import by_repeat, row_of
-from suite.report.facts.pool import counted_seconds, setting_of, turn_of
+from suite.report.facts.pool import counted_seconds, measured_run, setting_of, turn_of
 from suite.report.facts.rollout import lengths_hash_of
-from suite.report.facts.suspect import is_invalid, is_suspect
+from suite.report.facts.suspect import counts
 from suite.report.facts.variants import launch_setting_of
-from suite.report.formatting.numbers import counted, percent, span
-from suite.spec.base import UsageError
+from suite.report.formatting.numbers import counted, interval, percent, span
+from suite.spec.base import Frozen, UsageError
 from suite.spec.manifest import Manifest, Stopping
 from suite.spec.resolve import as_repeat
-from suite.stats.intervals import RunSeconds
+from suite.stats.intervals import Interval, RunSeconds
 from suite.stats.precision import Outlook, Sampled, judge
 from suite.stats.rounds import Turn
 from suite.stats.split import Cost, best_iterations
@@ -36,29 +38,37 @@ _MOST_TIMES, _LIMIT_SHARE = 4, 0.5
 class PursuedRow:
     """A row of the plan: its repeats so far, what came of them, and where it stands.
 
-    ``group``: equal of rows that are compared, ``unit`` of those that get runs together or not at all, ``partners`` of
-    those that are started together; ``runs``: in each round. ``gave_up``: why it gets no more runs though it needs
-    them. ``seconds``: of all its runs so far, of starts in turns its share.
+    ``unit``: equal of rows that get runs together or not at all, ``partners`` of those that are started together;
+    ``runs``: in each round. ``gave_up``: why it gets no more runs though it needs them. ``costs``: of its runs that
+    count. ``seconds``: of all its runs so far, of starts in turns its share.
     """
 
     first: Manifest
-    group: Hashable
     unit: Hashable
     repeats: list[Manifest]
-    iterations: int
     sampled: Sampled
     partners: Hashable
     runs: int
-    outlook: Outlook | None = None
+    outlook: Outlook = field(default_factory=lambda: Outlook("more", None, None))
     gave_up: str | None = None
     costs: tuple[Cost, ...] = ()
     seconds: float = 0.0
     told: set[str] = field(default_factory=set)
 
     @property
-    def cost(self) -> Cost | None:
-        """Of its runs that count, in the mean."""
-        return mean_cost(self.costs) if self.costs else None
+    def state(self) -> str:
+        return "given up" if self.gave_up else self.outlook.state
+
+    @property
+    def run_seconds(self) -> float:
+        """What its next run should last; 0 where nothing tells it."""
+        return mean_cost(self.costs).run_seconds(self.sampled.iterations) if self.costs else 0.0
+
+    @property
+    def seconds_more(self) -> float | None:
+        """What the runs that it will take should last."""
+        more = self.outlook.more_runs
+        return None if more is None or not self.costs else more * self.run_seconds
 
     @property
     def rounds(self) -> int:
@@ -67,21 +77,10 @@ class PursuedRow:
         return -(-(last - self.first.run.repeat) // self.runs)
 
     @property
-    def goes_on(self) -> bool:
-        return self.gave_up is None and self.outlook is not None and self.outlook.state == "more"
-
-    @property
     def is_undecided(self) -> bool:
         """Whether it is compared and neither differs from the best nor equals it."""
-        comparison = self.outlook.comparison if self.outlook else None
+        comparison = self.outlook.comparison
         return comparison is not None and comparison.verdict == "not distinguishable" and not comparison.equivalent
-
-    @property
-    def seconds_more(self) -> float | None:
-        """What the runs that it will take should last."""
-        if self.outlook is None or self.outlook.more_runs is None or self.cost is None:
-            return None
-        return self.outlook.more_runs * self.cost.run_seconds(self.iterations)
 
 
 class Pursuit:
@@ -96,99 +95,82 @@ class Pursuit:
         self._records: dict[str, Record | None] = {}
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """Of the rows, each its own: the scaling is told where rows differ in nothing else that a name tells."""
-        short = [row_name(row.first) for row in self.rows]
-        return tuple(
-            name if short.count(name) == 1 else f"{name}, {row.first.workload.name}, {row.first.workload.scaling}"
-            for name, row in zip(short, self.rows, strict=True)
-        )
-
-    @property
     def manifests(self) -> tuple[Manifest, ...]:
         """Every repeat that is there or was asked for, in running order: round by round, each second one backwards."""
-        rounds = max((len(row.repeats) for row in self.rows), default=0)
         found: list[Manifest] = []
-        for number in range(rounds):
-            present = [row.repeats[number] for row in self.rows if number < len(row.repeats)]
-            found += reversed(present) if number % 2 else present
+        for number, repeats in enumerate(zip_longest(*(row.repeats for row in self.rows))):
+            found += filter(None, reversed(repeats) if number % 2 else repeats)
         return tuple(found)
 
     def more(self, ledger: Ledger) -> tuple[list[Manifest], float]:
-        """The next round, and seconds that others should take after it (``suite.conduct.running.session.Further``).
-
-        One run of each row that needs it and for which the budget should do, beside those that it takes turns with;
-        none at the end.
-        """
+        """The next round, as ``session.Further`` has it: one run of each row that needs it and for which the budget
+        should do, beside those that it takes turns with; none at the end. Says which rows have ended."""
         self.look()
         for row in self.rows:
-            self._tell(row)
-        units = {row.partners for row in self.rows if row.goes_on}
+            state = row.gave_up or row.outlook.state
+            if state not in ("more", *row.told):
+                row.told.add(state)
+                self._view.notice(f"{row_name(row.first)}: {ending(row)}")
+        units = {row.partners for row in self.rows if row.state == "more"}
         # rows that go on, and those that they take turns with
         active = [row for row in self.rows if row.gave_up is None and row.partners in units]
         chosen = self._affordable(active, ledger.seconds_left())
-        rounds: dict[Hashable, int] = {}
-        for row in chosen:
-            rounds[row.partners] = max(row.rounds, rounds.get(row.partners, 0))
-        following = []
-        for row in chosen:
-            number = row.first.run.repeat + rounds[row.partners] * row.runs
-            following += [as_repeat(row.first, number + more, row.iterations) for more in range(row.runs)]
+        rounds = [max(each.rounds for each in chosen if each.partners == row.partners) for row in chosen]
+        following: list[Manifest] = []
+        for row, begun in zip(chosen, rounds, strict=True):
+            number = row.first.run.repeat + begun * row.runs
+            following += [as_repeat(row.first, number + more, row.sampled.iterations) for more in range(row.runs)]
             row.repeats += following[-row.runs :]
         longest = max((len(row.repeats) for row in chosen), default=0)
-        to_come = sum((row.outlook.more_runs or 1) - 1 for row in active if row.outlook)
-        self._view.planned(sum(len(row.repeats) for row in self.rows) + to_come)
-        one_run = [row.cost.run_seconds(row.iterations) if row.cost else 0.0 for row in active]
-        rest = sum(max(0.0, (row.seconds_more or 0.0) - one) for row, one in zip(active, one_run, strict=True))
-        return (following if longest % 2 else following[::-1]), rest
+        to_come = [((row.outlook.more_runs or 1) - 1, row.run_seconds) for row in active]
+        self._view.planned(sum(len(row.repeats) for row in self.rows) + sum(runs for runs, _ in to_come))
+        return (following if longest % 2 else following[::-1]), sum(runs * seconds for runs, seconds in to_come)
 
     def look(self) -> None:
         """Judge every row by what the results folder holds of it."""
-        over = {manifest.run.id for row in self.rows for manifest in row.repeats if self._is_over(manifest)}
         for row in self.rows:
-            self._sample(row, over)
-        self._choose_iterations()
-        outlooks = judge([row.sampled for row in self.rows], self.rule)
-        for row, outlook in zip(self.rows, outlooks, strict=True):
+            for manifest in row.repeats:
+                self._read(manifest.run.id)
+        for row in self.rows:
+            self._sample(row)
+        if self.rule.iterations == "chosen":
+            self._choose_iterations()
+        for row, outlook in zip(self.rows, judge([row.sampled for row in self.rows], self.rule), strict=True):
             row.outlook = outlook
 
     def is_unfinished(self) -> bool:
         """Whether any row needs more runs than the results folder holds."""
         self.look()
-        return any(row.goes_on for row in self.rows)
+        return any(row.state == "more" for row in self.rows)
 
-    def _sample(self, row: PursuedRow, over: Container[str]) -> None:
-        """``over``: ids of the runs that have ended."""
+    def _sample(self, row: PursuedRow) -> None:
         runs: list[RunSeconds] = []
         turns: list[Turn | None] = []
         costs: list[Cost] = []
         attempts = failed = suspect = 0
         row.seconds = 0.0
-        for manifest in row.repeats:
-            if manifest.run.id not in over:
-                continue
-            record = self._records[manifest.run.id]
+        for record in [self._records[each.run.id] for each in row.repeats if each.run.id in self._records]:
             if record is not None and record.status == "interrupted":
                 continue
             attempts += 1
             row.seconds += self._seconds(record)
-            measured = None if record is None or record.status != "ok" else _measured(record)
-            valid = record is not None and self._counts(record)
+            measured = None if record is None else measured_run(record)
+            valid = record is not None and counts(record, self.rule.with_suspect)
             failed = 0 if measured else failed + 1
             suspect = 0 if valid else suspect + 1
             if record is None or measured is None or not valid:
                 continue
             runs.append(measured)
             turns.append(turn_of(record, launch_setting_of(record)))
-            total = sum(measured.seconds)
-            costs.append(Cost(max(0.0, self._seconds(record) - self._counted(record)), total / len(measured.seconds)))
+            iterating = fmean(sum(counted_seconds(each)) for each in self._together(record))
+            costs.append(Cost(max(0.0, self._seconds(record) - iterating), fmean(measured.seconds)))
         if failed >= FAILED_IN_A_ROW:
             row.gave_up = f"{failed} runs in a row failed"
         elif suspect >= SUSPECT_IN_A_ROW:
             row.gave_up = f"{suspect} runs in a row are suspect (--with-suspect counts them)"
         row.costs = tuple(costs)
-        closed = row.gave_up is not None
-        row.sampled = Sampled(tuple(runs), attempts, row.iterations, row.group, closed, tuple(turns))
+        closed, known = row.gave_up is not None, row.sampled
+        row.sampled = Sampled(tuple(runs), attempts, known.iterations, known.group, closed, tuple(turns))
 
     def _together(self, record: Record) -> list[Record]:
         """The runs that a run was started with, itself among them."""
@@ -201,34 +183,23 @@ class Pursuit:
             return 0.0
         return max(0.0, record.run.ended - record.run.started) / len(self._together(record))
 
-    def _counted(self, record: Record) -> float:
-        """Seconds of counted iterations, in the mean over the runs of a start."""
-        return fmean(sum(counted_seconds(each)) for each in self._together(record))
-
-    def _counts(self, record: Record) -> bool:
-        """Whether nothing speaks against the figures of a run, or they are taken as they are."""
-        return not is_invalid(record) and (self.rule.with_suspect or not is_suspect(record))
-
-    def _is_over(self, manifest: Manifest) -> bool:
-        """Whether a run was made and has ended; its record, or None where it is damaged, is read once."""
-        name = manifest.run.id
-        bundle = Bundle(self._root / name)
-        if name not in self._records and bundle.path.is_dir() and not bundle.running():
-            try:
-                self._records[name] = record_of(bundle)
-            except DamagedBundle:
-                self._records[name] = None
-            except StillRunning:
-                return False  # another driver has begun it since
-        return name in self._records
+    def _read(self, run: str) -> None:
+        """The record of a run that was made and has ended, None where it is damaged; once."""
+        bundle = Bundle(self._root / run)
+        if run in self._records or not bundle.path.is_dir() or bundle.running():
+            return
+        try:
+            self._records[run] = record_of(bundle)
+        except DamagedBundle:
+            self._records[run] = None
+        except StillRunning:  # another driver has begun it since
+            return
 
     def _choose_iterations(self) -> None:
         """Once, from the least runs of rows that are compared, so that the same runs always give the same choice."""
-        if self.rule.iterations == "fixed":
-            return
         groups: dict[Hashable, list[PursuedRow]] = {}
         for row in self.rows:
-            groups.setdefault(row.group, []).append(row)
+            groups.setdefault(row.sampled.group, []).append(row)
         least = self.rule.least
         for members in groups.values():
             going = [row for row in members if row.gave_up is None]
@@ -237,72 +208,55 @@ class Pursuit:
             means = [mean_cost(row.costs[:least]) for row in going]
             known = [(row.sampled.first(least), cost) for row, cost in zip(going, means, strict=True)]
             asked = members[0].first.measure.iterations
-            room = [_LIMIT_SHARE * row.first.limits.run_seconds for row in going]
             possible = min(
-                int((seconds - cost.start_seconds) / cost.iteration_seconds)
-                for seconds, cost in zip(room, means, strict=True)
+                int((_LIMIT_SHARE * row.first.limits.run_seconds - cost.start_seconds) / cost.iteration_seconds)
+                for row, cost in zip(going, means, strict=True)
             )
             most = max(asked, min(_MOST_TIMES * asked, possible))
             chosen = best_iterations(known, min(asked, FEWEST_ITERATIONS), most)
             for row in members:
-                row.iterations = chosen or asked
-                row.sampled = replace(row.sampled, iterations=row.iterations)
+                row.sampled = replace(row.sampled, iterations=chosen or asked)
 
-    def _affordable(self, active: list[PursuedRow], left: float | None) -> list[PursuedRow]:
+    def _affordable(self, active: list[PursuedRow], left: float) -> list[PursuedRow]:
         """Rows whose runs fit into what is left of the budget: those without a verdict first, then those that need
-        least. Where none does, all without a verdict, or all.
+        least. Where none does, all without a verdict, or all; so too before each has the least runs."""
 
-        All too before each has the least runs: with fewer there is nothing to tell of any.
-        """
-        needs = [row.seconds_more or 0.0 for row in active]
-        begun = all(row.sampled.attempts >= self.rule.least for row in active)
-        if left is None or sum(needs) <= left or not begun:
+        def needed(rows: Sequence[PursuedRow]) -> float:
+            return sum(row.seconds_more or 0.0 for row in rows)
+
+        if needed(active) <= left or any(row.sampled.attempts < self.rule.least for row in active):
             return active
         units: dict[Hashable, list[PursuedRow]] = {}
         for row in active:
             units.setdefault(row.unit, []).append(row)
         undecided = [row for row in active if any(each.is_undecided for each in units[row.unit])]
-
-        def order(rows: list[PursuedRow]) -> tuple[bool, float]:
-            return rows[0] not in undecided, sum(row.seconds_more or 0.0 for row in rows)
-
-        total, chosen = 0.0, []
-        for unit in sorted(units.values(), key=order):
-            total += sum(row.seconds_more or 0.0 for row in unit)
-            if total > left:
+        chosen: list[PursuedRow] = []
+        for unit in sorted(units.values(), key=lambda rows: (rows[0] not in undecided, needed(rows))):
+            if needed([*chosen, *unit]) > left:
                 break
             chosen += unit
         late = [row for row in active if row not in chosen and "late" not in row.told]
         if late:
             for row in late:
                 row.told.add("late")
-            more = sum(row.outlook.more_runs or 0 for row in late if row.outlook)
-            seconds = sum(row.seconds_more or 0.0 for row in late)
+            more = sum(row.outlook.more_runs or 0 for row in late)
             self._view.notice(
                 f"the budget should not do for {counted(len(late), 'row')}: about {counted(more, 'run')} "
-                f"({span(seconds)}) more, of {span(max(0.0, left))} that are left; "
+                f"({span(needed(late))}) more, of {span(max(0.0, left))} that are left; "
                 + ("they come last: " if chosen else "they get what there is, those without a verdict first: ")
                 + "; ".join(row_name(row.first) for row in late)
             )
         return [row for row in active if row in chosen] or undecided or active
 
-    def _tell(self, row: PursuedRow) -> None:
-        """A line when a row has ended, once for each way of ending."""
-        state = row.gave_up or (row.outlook.state if row.outlook else "more")
-        if state == "more" or state in row.told:
-            return
-        row.told.add(state)
-        self._view.notice(f"{row_name(row.first)}: {ending(row)}")
-
 
 def ending(row: PursuedRow) -> str:
     """Where a row stands and why it gets no more runs, in words."""
     outlook = row.outlook
-    width = "" if outlook is None or outlook.half_width is None else f"+-{percent(outlook.half_width)} % after "
+    width = "" if outlook.half_width is None else f"+-{percent(outlook.half_width)} % after "
     text = f"{width}{counted(len(row.sampled.runs), 'run')}"
     if row.gave_up is not None:
         return f"{text}; given up: {row.gave_up}"
-    if outlook is None or outlook.state == "reached":
+    if outlook.state == "reached":
         return f"{text}; done"
     more = "" if outlook.more_runs is None else f"; about {counted(outlook.more_runs, 'more run', 'more runs')}"
     cost = "" if not more or row.seconds_more is None else f" ({span(row.seconds_more)}) would do"
@@ -333,21 +287,113 @@ def _row(first: Manifest, root: Path, rule: Stopping, seat: Seat | None) -> Purs
     """With the repeats that are there already."""
     there = by_repeat(root, row_of(first.run.id))
     repeats = [as_repeat(first, number) for number in there if number >= first.run.repeat]
-    iterations = first.measure.iterations
     group = _group(first)
     unit = group if seat is not None or rule.difference is not None else first.hash
     if seat is not None and seat.blocks > 1:
         unit = seat.group
     partners, runs = (first.hash, 1) if seat is None else (unit, seat.runs)
-    return PursuedRow(first, group, unit, repeats, iterations, Sampled((), 0, iterations, group), partners, runs)
-
-
-def _measured(record: Record) -> RunSeconds | None:
-    if record.throughput is None or record.counts is None:
-        return None
-    return RunSeconds(record.counts.samples, counted_seconds(record))
+    return PursuedRow(first, unit, repeats, Sampled((), 0, first.measure.iterations, group), partners, runs)
 
 
 def mean_cost(costs: Sequence[Cost]) -> Cost:
     """Of several runs."""
     return Cost(fmean(cost.start_seconds for cost in costs), fmean(cost.iteration_seconds for cost in costs))
+
+
+class Against(Frozen):
+    """A row's rate over that of the best of its group; ``verdict``: with its interval at 95 %."""
+
+    row: str
+    ratio: float
+    low: float | None
+    high: float | None
+    verdict: str
+    equivalent: bool | None
+
+
+class ReachedRow(Frozen):
+    """One row at the end. ``half_width`` is relative; ``runs`` are those that count, ``attempts`` all."""
+
+    name: str
+    manifest_hash: str
+    state: str
+    reason: str
+    runs: int
+    attempts: int
+    iterations: tuple[int, ...]
+    half_width: float | None
+    more_runs: int | None
+    more_seconds: float | None
+    seconds: float
+    against: Against | None
+
+
+class Reached(Frozen):
+    """What was asked for and what came of it; runs and seconds of all rows, those of before in."""
+
+    asked: Stopping
+    rows: tuple[ReachedRow, ...]
+    runs: int
+    seconds: float
+
+
+def _reached(row: PursuedRow, name: str, names: Sequence[str], summary: Summary) -> ReachedRow:
+    outlook, state, reason = row.outlook, row.state, ending(row)
+    if state == "more":
+        state = "interrupted" if summary.interrupted else "budget spent" if summary.left_by_budget else "not finished"
+        reason = f"{reason}; {state}"
+    against = None
+    if (compared := outlook.comparison) is not None and outlook.against is not None:
+        ratio, bounds = compared.ratio, {"low": compared.ratio.low, "high": compared.ratio.high}
+        verdict = {"verdict": compared.verdict, "equivalent": compared.equivalent}
+        against = Against.model_validate({"row": names[outlook.against], "ratio": ratio.value, **bounds, **verdict})
+    return ReachedRow(
+        name=name,
+        manifest_hash=row.first.hash,
+        state=state,
+        reason=reason,
+        runs=len(row.sampled.runs),
+        attempts=row.sampled.attempts,
+        iterations=tuple(dict.fromkeys(len(run.seconds) for run in row.sampled.runs)),
+        half_width=outlook.half_width,
+        more_runs=outlook.more_runs,
+        more_seconds=row.seconds_more,
+        seconds=row.seconds,
+        against=against,
+    )
+
+
+def follow(pursuit: Pursuit, plan: Plan, work_on: Callable[..., Summary]) -> tuple[Plan, Summary, Reached]:
+    """Work on the plan of a pursuit to its end; the plan with all of its runs, and what came of it."""
+    summary = work_on(plan.model_copy(update={"manifests": pursuit.manifests}), further=pursuit.more)
+    pursuit.look()  # once more, after the last run
+    rows, short = pursuit.rows, [row_name(row.first) for row in pursuit.rows]
+    names = [
+        name if short.count(name) == 1 else f"{name}, {row.first.workload.name}, {row.first.workload.scaling}"
+        for name, row in zip(short, rows, strict=True)
+    ]
+    found = Reached(
+        asked=pursuit.rule,
+        rows=tuple(_reached(row, name, names, summary) for row, name in zip(rows, names, strict=True)),
+        runs=sum(row.sampled.attempts for row in rows),
+        seconds=sum(row.seconds for row in rows),
+    )
+    return plan.model_copy(update={"manifests": pursuit.manifests}), summary, found
+
+
+def lines(found: Reached) -> Iterator[str]:
+    """For a terminal: a line for each row, then what all took."""
+    yield f"asked: {found.asked.text()}"
+    for row in found.rows:
+        yield f"{row.name}: {row.reason}"
+        if row.against is not None:
+            yield f"{row.name}: {_verdict(row.against, found.asked.difference)} {row.against.row}"
+    yield f"{counted(found.runs, 'run')} in {span(found.seconds)}"
+
+
+def _verdict(found: Against, margin: float | None) -> str:
+    """``0.93 [0.91, 0.95], slower than``."""
+    equal = f"equivalent within {percent(margin)} % to" if found.equivalent else ""
+    told = f"{found.verdict} than" if found.verdict != "not distinguishable" else ""
+    words = " and ".join(filter(None, (told, equal))) or "not distinguishable from"
+    return f"{interval(Interval(found.ratio, found.low, found.high))}, {words}"

@@ -2,20 +2,17 @@
 
 import math
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
-from suite.bundle.derive import StillRunning
 from suite.bundle.record import Record
-from suite.bundle.store import DamagedBundle
 from suite.bundle.verify import examined
 from suite.conduct.planning.plan import Plan
 from suite.conduct.running.progress import row_name
 from suite.conduct.running.state import ended
 from suite.report.facts.environment import EnvironmentDifference, environment_differences
-from suite.report.facts.pool import counted_seconds, turn_of
-from suite.report.facts.suspect import is_invalid, is_suspect
+from suite.report.facts.pool import measured_run, turn_of
+from suite.report.facts.suspect import counts
 from suite.report.facts.variants import launch_setting_of
 from suite.report.formatting.numbers import counted
 from suite.spec.base import Frozen
@@ -74,9 +71,9 @@ def measured(records: Sequence[Record], with_suspect: bool) -> InTurns:
     """The samples and seconds of those records that have a rate and no doubt about it, each with its turn."""
     runs, turns = [], []
     for record in records:
-        doubtful = is_invalid(record) or (is_suspect(record) and not with_suspect)
-        if record.status == "ok" and record.throughput is not None and record.counts is not None and not doubtful:
-            runs.append(RunSeconds(record.counts.samples, counted_seconds(record)))
+        run = measured_run(record)
+        if run is not None and counts(record, with_suspect):
+            runs.append(run)
             turns.append(turn_of(record, launch_setting_of(record)))
     return InTurns(tuple(runs), tuple(turns))
 
@@ -252,9 +249,4 @@ def rerun_outcome(
 
 
 def _ended(plan: Plan, root: Path) -> list[Record]:
-    """Records of the runs of a plan that have ended, as their events give them."""
-    found = []
-    for _, bundle in ended(plan, root):
-        with suppress(DamagedBundle, StillRunning):
-            found.append(examined(bundle).record)
-    return found
+    return [found.record for _, _, found in ended(plan, root, examined)]

@@ -35,10 +35,9 @@ def read_manifest(path: Path) -> Manifest:
         _require_bundle(path)
         return examined(Bundle(path)).manifest
     try:
-        text = read_text(path, str(path))
+        manifest = parse_manifest(read_text(path, str(path)), str(path))
     except FileNotFoundError as error:
         raise UsageError(f"{path} does not exist; name a manifest.json or a bundle") from error
-    manifest = parse_manifest(text, str(path))
     if path.name == "manifest.json" and (path.parent / "events").is_dir():
         examined(Bundle(path.parent))
     return manifest
@@ -71,8 +70,7 @@ def _require_bundle(folder: Path) -> None:
         raise UsageError(f"{folder} holds no manifest.json and no bundle; name a bundle, or its manifest.json")
     named = ", ".join(str(bundle.path) for bundle in found[:NAMED_BUNDLES])
     more = f" and {len(found) - NAMED_BUNDLES} more" if len(found) > NAMED_BUNDLES else ""
-    bundles = counted(len(found), "bundle")
-    raise UsageError(f"{folder} is a results folder with {bundles}; name the one to run again: {named}{more}")
+    raise UsageError(f"{folder} is a results folder with {counted(len(found), 'bundle')}; name one: {named}{more}")
 
 
 def repeats_of(manifest: Manifest, path: Path) -> tuple[list[Record], list[str]]:
@@ -123,12 +121,10 @@ def rerun_plan(
     done = sum(state_of(root, each) in ("done", "failed before") for each in begun.values())
     if not begun or not (extend or (done < runs and plans == {f"rerun-{latest}-of-{runs}"})):
         latest, begun = latest + 1, {}
-    new = [
-        _repeat(manifest, prefix, repeat, f"rerun-{latest}-of-{runs}")
-        for repeat in range(following, following + runs - len(begun))
-    ]
-    manifests = (*(begun[repeat] for repeat in sorted(begun)), *new)
-    return Plan(id=f"rerun-{latest}-of-{runs}", manifests=manifests, skipped=(), notes=())
+    plan, left = f"rerun-{latest}-of-{runs}", range(following, following + runs - len(begun))
+    new = [_repeat(manifest, prefix, repeat, plan) for repeat in left]
+    there = [begun[repeat] for repeat in sorted(begun)]
+    return Plan(id=plan, manifests=(*there, *new), skipped=(), notes=())
 
 
 def first_by_rule(
@@ -188,9 +184,8 @@ def require_same_stack(manifest: Manifest, found: Mapping[str, str], code: Mappi
         for package, version in manifest.stack.items()
         if found.get(package) != version
     ]
-    other += [
-        f"other code of {package}" for package, own in manifest.stack_code.items() if code and code.get(package) != own
-    ]
+    others = [package for package, own in manifest.stack_code.items() if code and code.get(package) != own]
+    other += [f"other code of {package}" for package in others]
     if other:
         raise UsageError(
             f"the manifest was measured with {', '.join(other)}: install that stack and name it with --python, "

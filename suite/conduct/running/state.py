@@ -1,9 +1,10 @@
 """What the results folder already holds of a run. A run that is not there costs no module that reads bundles."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from suite.conduct.planning.request import RunState
 from suite.spec.manifest import Manifest
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from suite.bundle.store import Bundle
     from suite.conduct.planning.plan import Plan
 
+Read = TypeVar("Read")
 _REPEAT = re.compile(r"[1-9]\d{0,8}")
 
 
@@ -50,14 +52,16 @@ def state_of(root: Path, manifest: Manifest) -> RunState:
     return state if path.exists() else "to run"
 
 
-def ended(plan: "Plan", root: Path) -> Iterator[tuple[Manifest, "Bundle"]]:
-    """The runs of a plan that have a bundle under ``root`` and are over."""
-    from suite.bundle.store import Bundle
+def ended(plan: "Plan", root: Path, read: Callable[["Bundle"], Read]) -> Iterator[tuple[Manifest, "Bundle", Read]]:
+    """The runs of a plan that have a bundle under ``root`` and are over, with what is read of those that can be."""
+    from suite.bundle.derive import StillRunning
+    from suite.bundle.store import Bundle, DamagedBundle
 
     for manifest in plan.manifests:
         bundle = Bundle(root / manifest.run.id)
         if bundle.path.is_dir() and not bundle.running():
-            yield manifest, bundle
+            with suppress(DamagedBundle, StillRunning):
+                yield manifest, bundle, read(bundle)
 
 
 def judged(bundle: "Bundle", manifest: Manifest, is_over: bool = False) -> RunState:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from suite.conduct.planning.machine import Machine, look_at_machine
-from suite.conduct.running.side_by_side import Slots
+from suite.conduct.running.at_once import Slots
 from suite.launch.probe import LocalDevice
 from suite.spec.base import UsageError
 from suite.spec.layout import Layout

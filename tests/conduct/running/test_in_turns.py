@@ -21,9 +21,8 @@ from suite.bundle.store import Bundle, find_bundles
 from suite.bundle.verify import verify
 from suite.conduct.planning.plan import Plan
 from suite.conduct.planning.turns import turns_refused
-from suite.conduct.running.in_turns import in_turns
-from suite.conduct.running.ledger import Settings
-from suite.conduct.running.session import Summary, run_plan
+from suite.conduct.running.at_once import in_turns
+from suite.conduct.running.session import Settings, Summary, run_plan
 from suite.launch.local import LocalLauncher
 from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest, Measure

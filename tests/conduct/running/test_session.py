@@ -20,8 +20,8 @@ from suite.bundle.store import ATTIC, Bundle, HeldByAnother, find_bundles
 from suite.bundle.verify import verify
 from suite.conduct.planning.plan import Plan
 from suite.conduct.running.attic import set_aside
-from suite.conduct.running.ledger import Ledger, Settings
 from suite.conduct.running.rerun import require_same_stack
+from suite.conduct.running.session import Ledger, Settings
 from suite.conduct.running.state import judged, states
 from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest
@@ -222,7 +222,7 @@ def test_a_lock_of_a_moved_run_holds_nothing(tmp_path: Path, plan: Plan, monkeyp
         patched.setattr(store, "_locked", locked_too_late)
         with pytest.raises(HeldByAnother, match="was moved by another process"), bundle.hold():
             pass
-    assert set_aside(tmp_path, manifest, lambda state: state == "interrupted").state == "interrupted"
+    assert set_aside(tmp_path, manifest, lambda state: state == "interrupted")[0] == "interrupted"
 
 
 def test_a_run_that_is_begun_between_two_looks_is_not_moved(tmp_path, plan, monkeypatch):

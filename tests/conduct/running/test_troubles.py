@@ -26,10 +26,9 @@ from suite.bundle.record import Record
 from suite.bundle.store import Bundle, end_fields, failure_fields, find_bundles
 from suite.bundle.verify import verify
 from suite.conduct.planning.plan import Plan
-from suite.conduct.running.ledger import Ledger, Settings
+from suite.conduct.running.at_once import Slots, side_by_side
 from suite.conduct.running.progress import LiveView
-from suite.conduct.running.session import Summary
-from suite.conduct.running.side_by_side import SideBySide, Slots
+from suite.conduct.running.session import Ledger, Settings, Summary
 from suite.launch.docker import launcher as docker
 from suite.launch.docker.settings import DockerSettings
 from suite.launch.docker.watch import ContainerPatience
@@ -174,7 +173,7 @@ def test_a_broken_view_ends_runs_side_by_side(tmp_path: Path, plan: Plan, monkey
     settings = Settings(root=tmp_path, python="python")
     ledger = Ledger([(one, "to run") for one in plan.manifests], settings, view, lambda: 0.0)
     with pytest.raises(BrokenPipeError):
-        SideBySide(ledger, settings, launcher, Slots(tuple("01234567"), 2), view).work()
+        side_by_side(ledger, settings, launcher, view, Slots(tuple("01234567"), 2))
     assert stopped == ["SIGTERM", "SIGTERM"]
 
 
