@@ -102,9 +102,7 @@ class HandingOver:
         return True
 
     def _collected(self, submission: Submission, root: Path) -> Record:
-        wait_until_over(
-            root, submission, lambda now: self.show(f"    {now.state.word}: {now.state.detail}".rstrip(": "))
-        )
+        wait_until_over(root, submission, lambda now: self.show(f"    {now.word}: {now.detail}".rstrip(": ")))
         record = collect_run(root, submission)
         self.show(f"    {outcome_line(record)}")
         return record

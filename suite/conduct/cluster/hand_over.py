@@ -14,17 +14,9 @@ from suite.conduct.cluster.to_do import ToDo, make_room, to_do
 from suite.conduct.running.attic import put_back
 from suite.launch.cluster.launcher import ClusterLauncher, Document
 from suite.launch.cluster.scheduler import Unanswered
-from suite.launch.cluster.submission import (
-    FOLDER,
-    Submission,
-    forget_submission,
-    read_submission,
-    submission_path,
-    write_submission,
-)
+from suite.launch.cluster.submission import FOLDER, Submission, read_submission, submission_path, write_submission
 from suite.launch.requests import held_back
 from suite.spec.base import UsageError
-from suite.spec.foreign import read_text
 from suite.spec.terminal import detail, say
 
 _WAITING = "waiting for the cluster's answer, so that the job is not forgotten; again to leave at once"
@@ -81,11 +73,10 @@ def hand_over(
 def _sent(launcher: ClusterLauncher, document: Document, root: Path) -> tuple[Submission, ...]:
     token, now = secrets.token_hex(4), time.time()
     announced = launcher.announced(document, token)
-    attempt = {"submitted": now, "sending": token}
-    drafts = tuple(each.model_copy(update=attempt) for each in announced.submissions)
-    paths = {each.run_id: submission_path(root, each.run_id) for each in drafts}
-    earlier = [read_submission(path) for path in paths.values() if path.exists()]
-    texts = {run_id: read_text(path, str(path)) if path.exists() else None for run_id, path in paths.items()}
+    drafts = tuple(each.model_copy(update={"submitted": now, "sending": token}) for each in announced.submissions)
+    paths = [submission_path(root, each.run_id) for each in drafts]
+    new = [path for path in paths if not path.exists()]
+    earlier = [read_submission(path) for path in paths if path not in new]
     kept: dict[str, Path] = {}
     with held_back(partial(say, _WAITING, err=True)):
         try:
@@ -98,11 +89,10 @@ def _sent(launcher: ClusterLauncher, document: Document, root: Path) -> tuple[Su
         except Unanswered:
             raise  # it stays written down as sent without an answer
         except UsageError:
-            for run_id, text in texts.items():
-                if text is None:
-                    forget_submission(root, run_id)
-                else:
-                    paths[run_id].write_text(text, encoding="utf-8")
+            for each in earlier:
+                write_submission(root, each)
+            for path in new:
+                path.unlink(missing_ok=True)
             for run_id, path in kept.items():
                 put_back(root, run_id, path)
             raise
@@ -135,16 +125,11 @@ def _locked(path: Path) -> int:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
             except (FileNotFoundError, FileExistsError):
-                if path.parent.is_symlink() or (path.parent.exists() and not path.parent.is_dir()):
+                if os.path.lexists(path.parent) and not path.parent.is_dir():
                     raise
                 continue  # another driver has just taken its empty folder away
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            with suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(descriptor), path.lstat()):
                     return descriptor
-            except FileNotFoundError:
-                pass
-            except BaseException:
-                os.close(descriptor)
-                raise
             os.close(descriptor)

@@ -12,7 +12,7 @@ from suite.backends.registry import find_backend
 from suite.conduct.cluster.image_file import content_name, is_file
 from suite.conduct.planning.machine import USUAL_THREADS, Machine, require_same_variables, without_missing
 from suite.conduct.planning.plan import Plan
-from suite.conduct.running.rerun import rerun_plan
+from suite.conduct.running.rerun import require_same_stack, rerun_plan
 from suite.images.inside import beside, read_beside, read_stack
 from suite.images.project import Project, normal, pins_of
 from suite.launch.probe import stack_versions
@@ -70,22 +70,14 @@ class ClusterMachine(Machine):
         """What tells the versions of an image is a lock or a file, in which nothing can be installed."""
         if self.image is None:
             return super().lacking(backend, missing)
-        packages = ", ".join(missing)
         pairs = " ".join(f"--stack {package}=VERSION" for package in missing)
-        if self.told is not None:
-            return (
-                f"{backend} needs {packages}, which the image does not have by the file of its stack; take another "
-                f"image, or write that file anew (`suite images stack`), or give {pairs}"
-            )
-        untold = f"{backend} needs the version of {packages}, which {self.where(backend)} does not tell"
+        told = self.where(backend) if self.told is None else "the file of its stack"
+        way = "give --stack FILE with what `suite images stack IMAGE > FILE` writes"
         if is_file(self.image):
-            return (
-                f"{untold}, and there is no {beside(Path(self.image))}: write it, on a machine that has the image the "
-                f"file was made from, with `suite images stack IMAGE --file {self.image}`, or give {pairs}"
-            )
+            way = f"write {beside(Path(self.image))} with `suite images stack IMAGE --file {self.image}`"
         return (
-            f"{untold}: give {pairs}, or --stack FILE with what `suite images stack IMAGE > FILE` writes on a machine "
-            "that has the image"
+            f"{backend} needs the version of {', '.join(missing)}, which {told} does not tell: give {pairs}; or {way} "
+            "on a machine that has the image; or take an image that has them"
         )
 
 
@@ -156,17 +148,7 @@ def plan_again(manifest: Manifest, root: Path, runs: int, machine: ClusterMachin
     that is known from here: every rank compares its stack with the manifest's."""
     name = manifest.backend.name
     require_same_variables(manifest, machine.variables)
-    known = machine.found_stacks([name])[name]
-    other = [
-        f"{package} {version} (here {known[package]})"
-        for package, version in manifest.stack.items()
-        if known.get(package, version) != version
-    ]
-    if other:
-        raise UsageError(
-            f"the manifest was measured with {', '.join(other)}: name an image or an interpreter with that stack, and "
-            "its versions with --stack where nothing here tells them"
-        )
+    require_same_stack(manifest, {**manifest.stack, **machine.found_stacks([name])[name]}, {})
     machine.require_generation([manifest])
     return rerun_plan(manifest, root, runs, machine.images([name])[name], manner=machine.manner)
 
@@ -174,10 +156,8 @@ def plan_again(manifest: Manifest, root: Path, runs: int, machine: ClusterMachin
 def require_layout(manifest: Manifest, nodes: Sequence[int], devices_per_node: int | None) -> None:
     """Raises UsageError for other numbers than the manifest's."""
     layout = manifest.layout
-    for option, given, own in (
-        ("--nodes", nodes, layout.nodes),
-        ("--gpus-per-node", () if devices_per_node is None else (devices_per_node,), layout.devices_per_node),
-    ):
-        for count in given:
-            if count != own:
-                raise UsageError(f"{option} {count}: the manifest has {own}; leave it out")
+    asked = [("--nodes", count, layout.nodes) for count in nodes]
+    asked.append(("--gpus-per-node", devices_per_node or layout.devices_per_node, layout.devices_per_node))
+    for option, count, own in asked:
+        if count != own:
+            raise UsageError(f"{option} {count}: the manifest has {own}; leave it out")

@@ -1,18 +1,16 @@
 """From a plan to what is submitted to a cluster: which runs are still to be done, and each as a submission."""
 
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from suite.conduct.cluster.image_file import content_name, is_file
+from suite.conduct.cluster.standing import look
 from suite.conduct.running.attic import set_aside
 from suite.conduct.running.execute import make_job
 from suite.conduct.running.provenance import driver_facts, origin_of
 from suite.conduct.running.state import state_of
 from suite.launch.cluster.launcher import ClusterLauncher
-from suite.launch.cluster.registry import find_scheduler
-from suite.launch.cluster.scheduler import Scheduler, SchedulerState
 from suite.launch.cluster.submission import Submission, read_submission, submission_path
 from suite.spec.manifest import Manifest
 
@@ -53,7 +51,7 @@ def _list_of(root: Path, manifest: Manifest, retry_failed: bool, also_rendered: 
     submission = read_submission(path)
     if submission.submitted is None and not also_rendered:
         return None
-    phase = look(find_scheduler(submission.launcher), submission).phase
+    phase = look(submission).phase
     return {"pending": "under_way", "running": "under_way", "over": "uncollected"}.get(phase)
 
 
@@ -80,19 +78,3 @@ def prepare(manifests: Sequence[Manifest], launcher: ClusterLauncher) -> list[Su
             facts["image"] = {"reference": job.image, "digest": content_name(job.image)}
         prepared.append(Submission(launcher=scheduler.name, manifest=manifest, job=job, environment=facts))
     return prepared
-
-
-def look(scheduler: Scheduler, submission: Submission) -> SchedulerState:
-    """How far a run is; ``pending`` while a cluster that gave no answer may still take it. Raises UsageError."""
-    state = scheduler.look(submission)
-    if state.phase != "gone" or submission.sending is None or submission.submitted is None:
-        return state
-    since = time.time() - submission.submitted
-    if abs(since) < scheduler.settle_seconds:
-        return SchedulerState(
-            phase="pending",
-            word="sending",
-            detail=f"handed over {since:.0f} s ago without an answer; not taken, if it is unknown after "
-            f"{scheduler.settle_seconds:.0f} s",
-        )
-    return SchedulerState(phase="gone", word="not taken", detail="the cluster never answered, and does not know it")

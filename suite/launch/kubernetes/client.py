@@ -37,6 +37,16 @@ _WHERE = {
 #: what a run is made of
 KINDS = frozenset(_WHERE) - {"Pod", "Event", "ResourceQuota"}
 
+#: what to do, by status and a word of the server's
+_ADVICE = (
+    (401, "", "; log in again"),
+    (403, "exceeded quota", "; ask for less, or for a larger quota"),
+    (403, "", "; you may not do this: the rights that it takes are in docs/kubernetes.md"),
+    (404, "namespaces ", "; make it, or name another with --namespace"),
+    (404, "", "; install what brings it, or choose another --variant"),
+    (409, "", "; collect or cancel that run first"),
+)
+
 
 class Refused(UsageError):
     """Request rejected by the API server. ``status``: its HTTP code; ``message``: its own words."""
@@ -193,31 +203,12 @@ def _api_errors(cluster: Cluster, call: str) -> Iterator[None]:
     try:
         yield
     except ApiException as error:
-        raise _refused(cluster, call, error) from error
+        status, message = int(error.status or 0), _message(error)
+        advice = next((then for code, word, then in _ADVICE if code == status and word in message), "")
+        where = f"namespace {cluster.namespace} of {cluster.server}"
+        raise Refused(f"{where} refuses {call}: {message}{advice}", status, message) from error
     except (HTTPError, OSError) as error:
         raise Unanswered(f"the cluster at {cluster.server} does not answer: {_line(error)}") from error
-
-
-def _refused(cluster: Cluster, call: str, error: "ApiException") -> Refused:
-    message = _message(error)
-    where = f"namespace {cluster.namespace} of {cluster.server}"
-    text = f"{where} refuses {call}: {message}"
-    if error.status == 401:
-        text = f"{cluster.server} does not know you: log in again ({message})"
-    elif error.status == 403 and "exceeded quota" in message:
-        text = f"the quota of {where} does not allow it: {message}"
-    elif error.status == 403:
-        text = f"you may not do this in {where}: {message}"
-    elif error.status == 404 and message.startswith("namespaces "):
-        text = (
-            f"there is no namespace {cluster.namespace} at {cluster.server}; make it, or name another with --namespace"
-        )
-    elif error.status == 404 and call.startswith("POST"):
-        kind = call.rpartition(" ")[2]
-        text = f"{cluster.server} does not know {kind}: install what brings it, or choose another --variant"
-    elif error.status == 409:
-        text = f"{message} in {where}: collect or cancel that run first"
-    return Refused(text, int(error.status or 0), message)
 
 
 def _message(error: "ApiException") -> str:

@@ -62,13 +62,12 @@ class KubernetesLauncher(ClusterLauncher):
         if cpus is None:
             return ()
         if quantity_number(cpus).denominator != 1:
-            return (f"--cpus-per-node {cpus} is no whole number: a static CPU manager gives such pods no own cores",)
-        if self._settings.memory_per_rank is None:
-            return (
-                f"--cpus-per-node {cpus} without --memory-per-rank: pods are not Guaranteed, and a static CPU manager "
-                "gives them no own cores",
-            )
-        return ()
+            why = "is no whole number"
+        elif self._settings.memory_per_rank is None:
+            why = "without --memory-per-rank: pods are not Guaranteed"
+        else:
+            return ()
+        return (f"--cpus-per-node {cpus} {why}, and a static CPU manager gives them no own cores",)
 
     @staticmethod
     def scheduler() -> KubernetesScheduler:

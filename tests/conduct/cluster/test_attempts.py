@@ -150,11 +150,11 @@ def test_what_was_never_taken_is_to_be_done(slurm: StandIn, runs: Path, monkeypa
     made, document, path = one(runs)
     with pytest.raises(Unanswered, match="Socket timed out"):
         hand_over(made, document, runs)
-    now = standing(runs, read_submission(path)).state
+    now = standing(runs, read_submission(path))
     assert (now.phase, now.word) == ("pending", "sending")
     assert left_to_do(runs).others["under_way"] == [document.name]
     monkeypatch.setattr(SlurmScheduler, "settle_seconds", 0.0)
-    assert standing(runs, read_submission(path)).state.word == "not taken"
+    assert standing(runs, read_submission(path)).word == "not taken"
     slurm.say("refuse", "")
     (again,) = documents(runs, 1)[1]
     (handed,) = hand_over(made, again, runs)
