@@ -11,10 +11,9 @@ from suite.cli.options.check import show_plan, still_to_do, warn
 from suite.cli.options.cluster import Nodes
 from suite.cli.options.reading import print_json
 from suite.cli.options.work import Work
-from suite.conduct.cluster.hand_over import hand_over, write_documents
+from suite.conduct.cluster.hand_over import ToDo, hand_over, prepare, write_documents
 from suite.conduct.cluster.smoke import smoke_documents, smoke_root
 from suite.conduct.cluster.standing import collect_run, wait_until_over
-from suite.conduct.cluster.to_do import ToDo, prepare
 from suite.conduct.running.outcome_line import outcome_line
 from suite.conduct.running.state import states
 from suite.launch.cluster.launcher import ClusterLauncher, Document

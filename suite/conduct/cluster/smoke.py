@@ -7,7 +7,7 @@ a stack that is not the manifest's, ranks that do not reach each other.
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from suite.conduct.cluster.to_do import prepare
+from suite.conduct.cluster.hand_over import prepare
 from suite.conduct.planning.plan import make_joint_plan
 from suite.conduct.planning.request import Request
 from suite.launch.cluster.launcher import ClusterLauncher, Document

@@ -11,9 +11,8 @@ import pytest
 from click.testing import Result
 
 from suite.bundle.store import ATTIC, Bundle
-from suite.conduct.cluster.hand_over import hand_over, write_documents
+from suite.conduct.cluster.hand_over import ToDo, hand_over, prepare, to_do, write_documents
 from suite.conduct.cluster.standing import collect_run, standing
-from suite.conduct.cluster.to_do import ToDo, prepare, to_do
 from suite.launch.cluster.launcher import Document, NodeSetup
 from suite.launch.cluster.scheduler import Unanswered
 from suite.launch.cluster.submission import FOLDER, read_submission, submission_path, submissions

@@ -12,8 +12,7 @@ from suite.bundle.record import Record
 from suite.bundle.store import Bundle, DamagedBundle
 from suite.bundle.verify import verify
 from suite.conduct.cluster import standing as clusters
-from suite.conduct.cluster.collect import collect
-from suite.conduct.cluster.standing import wait_until_over
+from suite.conduct.cluster.standing import collect, wait_until_over
 from suite.conduct.running.execute import make_job
 from suite.launch.cluster.scheduler import Gathered, SchedulerEnd, SchedulerState, Stream
 from suite.launch.cluster.submission import FOLDER, Submission
