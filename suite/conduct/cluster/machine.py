@@ -1,6 +1,7 @@
 """What a cluster offers to a request, or to a manifest that is measured once more, as far as it is known from here."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
@@ -134,13 +135,11 @@ def pinned(backend: str) -> Mapping[str, str]:
     images = images_of(backend)
     if not images:
         return {}
-    sources = {normal(name): source.version for name, source in images[0].sources.items()}
-    if images[0].lock is None:
-        return sources
-    try:
-        return {**pins_of(Project.of().lock(images[0].lock)), **sources}
-    except (UsageError, OSError):
-        return sources
+    found: dict[str, str] = {}
+    if images[0].lock is not None:
+        with suppress(UsageError, OSError):
+            found = pins_of(Project.of().lock(images[0].lock))
+    return {**found, **{normal(name): source.version for name, source in images[0].sources.items()}}
 
 
 def plan_again(manifest: Manifest, root: Path, runs: int, machine: ClusterMachine) -> Plan:

@@ -14,7 +14,6 @@ from suite.launch.outcome import Failure, Outcome
 from suite.launch.stream import EVENT_PREFIX, parse_event
 from suite.launch.traces import TAIL_BYTES, finite, iteration_of, parse_reports, phase_of, printable_lines
 
-PIECE = "piece"
 #: kinds of events that are not a rank's, but of whoever started the ranks
 OWN_KINDS = frozenset(("batch", "batch_end", "outcome"))
 
@@ -71,7 +70,7 @@ class _Sorting:
         if type(rank) is not int or type(seq) is not int or rank not in self._seen or seq < 0:
             kind = str(event["kind"])[:40]
             self.transcript.notes.append(f"an event of kind {kind!r} names no rank of this run and was left out")
-        elif event["kind"] == PIECE:
+        elif event["kind"] == "piece":
             if type(event.get("part")) is int:
                 self._pieces.setdefault((rank, seq), {}).setdefault(event["part"], event)
         else:
@@ -169,8 +168,7 @@ def run_outcome(ranks: int, gathered: Gathered, transcript: Transcript) -> Outco
     ranks_seen = {rank: _rank(transcript.events.get(rank, [])) for rank in range(ranks)}
     rank_ends = tuple(_rank_ends(ranks_seen, _rows(streams, transcript), streams, end))
     codes = {each.rank: each.exit_code for each in rank_ends}
-    phase, iteration = _last_seen(transcript.events.get(0, []))
-    last_seen = {"phase": phase, "iteration": iteration}
+    last_seen = _last_seen(transcript.events.get(0, []))
     elapsed = end.ended - end.started if end.started and end.ended and end.ended > end.started else 0.0
     if end.status == "interrupted":
         failure = (end.verdict or Failure(kind="interrupted")).model_copy(update=last_seen)
@@ -180,7 +178,7 @@ def run_outcome(ranks: int, gathered: Gathered, transcript: Transcript) -> Outco
     ends = (*rank_ends, *_stream_ends(ranks_seen, streams, end, transcript))
     verdict = end.verdict or (_cut_off(ranks_seen) if end.status == "ok" else None)
     verdict = verdict and verdict.model_copy(update=last_seen)
-    whole = RunEnd(ranks=ends, verdict=verdict, proven=end.proven, phase=phase, iteration=iteration)
+    whole = RunEnd(ranks=ends, verdict=verdict, proven=end.proven, **last_seen)
     failure = classify(whole, (*PATTERNS, *patterns))
     failure = failure.model_copy(update={"evidence": (*failure.evidence, *transcript.notes)})
     return Outcome(status="failed", exit_codes=codes, elapsed_seconds=elapsed, failure=failure)
@@ -211,10 +209,9 @@ def _rank(lines: list[bytes]) -> _Rank:
     )
 
 
-def _last_seen(lines: list[bytes]) -> tuple[str | None, int | None]:
-    events = (event for event in map(json.loads, reversed(lines)) if phase_of(event) is not None)
-    last: dict[str, Any] = next(events, {})
-    return phase_of(last), iteration_of(last)
+def _last_seen(lines: list[bytes]) -> dict[str, Any]:
+    last = next((event for event in map(json.loads, reversed(lines)) if phase_of(event) is not None), {})
+    return {"phase": phase_of(last), "iteration": iteration_of(last)}
 
 
 def _rows(streams: tuple[Stream, ...], transcript: Transcript) -> dict[int, FailedRank]:

@@ -20,7 +20,7 @@ from threading import Thread
 from typing import Any, BinaryIO, NamedTuple
 
 from suite.launch.cluster.scheduler import Unanswered
-from suite.launch.cluster.submission import FOLDER, replace_file
+from suite.launch.cluster.submission import FOLDER
 from suite.launch.kubernetes.client import Cluster, Refused
 from suite.launch.kubernetes.pods import Pod, read_pods
 from suite.launch.stream import without_events
@@ -50,11 +50,6 @@ def spool_path(root: Path, run_id: str) -> Path:
     return root / FOLDER / f"{run_id}.kept"
 
 
-def write_snapshot(path: Path, snapshot: Snapshot) -> None:
-    """Keep it, replacing an older one. Raises UsageError when it cannot be written."""
-    replace_file(path, json.dumps(snapshot._asdict()))
-
-
 def read_snapshot(path: Path) -> Snapshot | None:
     """``None`` where nothing was kept. Raises UsageError when it cannot be used."""
     try:
@@ -62,24 +57,20 @@ def read_snapshot(path: Path) -> Snapshot | None:
         return Snapshot(body["run"], body["pods"], body["warnings"], body.get("given_up") is True)
     except FileNotFoundError:
         return None
-    except foreign.Unreadable as error:
-        raise UsageError(f"{error}; delete it") from error
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise UsageError(f"{path} cannot be used: {error}; delete it") from error
 
 
 def printed_since(cluster: Cluster, pod: Pod, place: dict[str, Any], lines: int) -> list[bytes]:
-    """What a pod printed since the last call with this ``place``, at first its last lines; nothing where its node
-    cannot be asked now."""
+    """As ``Scheduler.printed``, of a pod; nothing where its node cannot be asked now."""
     last = place.get(pod.name, b"")
     most = min(_EVENTS_A_LINE * lines, _MOST_LINES)
     try:
-        printed = [*BytesIO(b"".join(cluster.log(pod.name, pod.container, _since(last), most)))]
+        new = _new_lines([*BytesIO(b"".join(cluster.log(pod.name, pod.container, _since(last), most)))], last)
     except Refused as error:
         if error.status < 500:
             raise
         return []
-    new = _new_lines(printed, last)
     if new:
         place[pod.name] = new[-1]
     shown = without_events(_without_moments(new))
@@ -227,13 +218,12 @@ def _follow(cluster: Cluster, path: Path, pod: Pod) -> None:
     with suppress(UsageError, OSError), _held(path) as file:
         if file is None:
             return
-        last = _last_line(path, file)
-        before, rest = _moment(last), b""
+        last, rest = _last_line(path, file), b""
+        before = _moment(last)
         for piece in cluster.log(pod.name, pod.container, _since(last), follows=True):
             whole, newline, rest = (rest + piece).rpartition(b"\n")
-            lines = BytesIO(whole + newline)
             # those of the second in which the last one was kept come once more
-            file.writelines(line for line in lines if line != last and not _is_before(line, before))
+            file.writelines(line for line in BytesIO(whole + newline) if line != last and not _is_before(line, before))
             if _size(file) >= MOST_BYTES:
                 return
 

@@ -8,13 +8,11 @@ from typing import Any, NamedTuple
 from suite.launch.kubernetes.pod import ROLE_LABEL
 from suite.spec.base import UsageError
 
-#: where a scheduler writes the number of a pod among its own kind
+#: annotation or label in which a scheduler writes the number of a pod among its own kind
 _NUMBERS = (
-    ("annotations", "batch.kubernetes.io/job-completion-index"),
-    ("labels", "batch.kubernetes.io/job-completion-index"),
-    ("labels", "training.kubeflow.org/replica-index"),
-    ("labels", "volcano.sh/task-index"),
-    ("annotations", "volcano.sh/task-index"),
+    "batch.kubernetes.io/job-completion-index",
+    "training.kubeflow.org/replica-index",
+    "volcano.sh/task-index",
 )
 _REPLICA_TYPE = "training.kubeflow.org/replica-type"
 #: of the number of a pod
@@ -188,12 +186,11 @@ def read_pod(body: Any) -> Pod:
 
 
 def _number(body: dict[str, Any]) -> int:
-    for field, key in _NUMBERS:
-        written = text(body, "metadata", field, key)
+    known = {**part(body, "metadata", "labels"), **part(body, "metadata", "annotations")}
+    for written in (text(known, key) for key in _NUMBERS):
         if written.isdecimal() and len(written) <= _MOST_DIGITS:
             # the master of a PyTorchJob is node 0, its workers count from 0 behind it
-            is_behind = text(body, "metadata", "labels", _REPLICA_TYPE) == "worker"
-            return int(written) + is_behind
+            return int(written) + (text(known, _REPLICA_TYPE) == "worker")
     return 0
 
 

@@ -1,5 +1,6 @@
 """Kubernetes as a cluster scheduler: where a submitted run is, how to end it, and what it left."""
 
+import json
 import re
 import time
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from suite.launch.cluster.scheduler import Gathered, Phase, SchedulerState, Stream
-from suite.launch.cluster.submission import Submission
+from suite.launch.cluster.submission import Submission, replace_file
 from suite.launch.job import Job
 from suite.launch.kubernetes import kept
 from suite.launch.kubernetes.client import KINDS, Cluster, Refused, connect
@@ -88,7 +89,8 @@ class KubernetesScheduler:
                 "made, and it is left alone; cancel it in the folder it was submitted from"
             )
         _keep_ends(cluster, read_pods(found.pods), _spool(submission), needed=False)
-        kept.write_snapshot(_spool(submission), found._replace(given_up=state.hopeless is not None))
+        found = found._replace(given_up=state.hopeless is not None)
+        replace_file(_spool(submission), json.dumps(found._asdict()))
         _delete(cluster, submission)
 
     def gather(self, submission: Submission) -> Gathered:
