@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from urllib3 import HTTPResponse
 
 ASK_SECONDS = (5, 30)  # to connect, to answer
-_MOST_LOG_BYTES = 1 << 20
 #: to connect to a log that is followed, and how long that may be silent; at once read of it
 _SILENT_SECONDS, _PIECE_BYTES = (5, 60), 1 << 16
 _PATCH, _JSON = "application/merge-patch+json", "application/json"
@@ -91,19 +90,13 @@ class Cluster:
     ) -> Iterator[bytes]:
         """What a container printed, piece by piece, each line behind its moment; nothing where it never started.
 
-        All of it, or what came from the second of ``since`` on; with ``tail_lines`` at most a mebibyte of that, or so
-        many last lines. With ``follows`` also what comes, until the container ends or says nothing for a while, over
-        what its node cuts meanwhile. Raises Refused where its node cannot be asked, Unanswered where it breaks off.
+        All of it, or what came from the second of ``since`` on, or so many last lines. With ``follows`` also what
+        comes, until the container ends or says nothing for a while, over what its node cuts meanwhile. Raises Refused
+        where its node cannot be asked, Unanswered where it breaks off.
         """
-        how = {
-            "container": container,
-            "timestamps": "true",
-            "sinceTime": since,
-            "tailLines": tail_lines if since is None else None,
-            "limitBytes": None if tail_lines is None else _MOST_LOG_BYTES,
-            "follow": "true" if follows else None,
-        }
-        query = [(name, str(value)) for name, value in how.items() if value]
+        how = {"sinceTime": since, "tailLines": tail_lines, "follow": "true" if follows else None}
+        query = [("container", container), ("timestamps", "true")]
+        query += [(name, str(value)) for name, value in how.items() if value]
         seconds = _SILENT_SECONDS if follows else ASK_SECONDS
         with (
             _unless_status(400, 404),

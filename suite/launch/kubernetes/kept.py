@@ -1,4 +1,4 @@
-"""What the pods of a run printed, kept on this machine while somebody waits for the run.
+"""What the pods of a run printed, kept on this machine while somebody waits for the run or looks at its logs.
 
 A kubelet cuts the log of a container at some size (usually 10 MiB) and shows only what came after the cut, and a
 deleted pod takes its log with it. So a driver that waits reads what is there, and follows what comes, over cuts too.
@@ -21,17 +21,15 @@ from typing import Any, BinaryIO, NamedTuple
 
 from suite.launch.cluster.scheduler import Unanswered
 from suite.launch.cluster.submission import FOLDER
-from suite.launch.kubernetes.client import Cluster, Refused
-from suite.launch.kubernetes.pods import Pod, read_pods
-from suite.launch.stream import without_events
+from suite.launch.kubernetes.client import Cluster
+from suite.launch.kubernetes.pods import Pod
+from suite.launch.stream import read_on
 from suite.spec import foreign
 from suite.spec.base import UsageError
 
 #: as the API writes the moment before a line: seconds, as many digits of the rest as there are, and the zone, which is
 #: that of the node where its container runtime does not write UTC
 STAMP = re.compile(rb"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d) ")
-#: most lines of a pod are events, which are not shown
-_EVENTS_A_LINE, _MOST_LINES = 20, 20_000
 #: those of older versions hold the logs of all pods too
 _MOST_SNAPSHOT_BYTES = 4 << 30
 
@@ -59,31 +57,6 @@ def read_snapshot(path: Path) -> Snapshot | None:
         return None
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise UsageError(f"{path} cannot be used: {error}; delete it") from error
-
-
-def printed_since(cluster: Cluster, pod: Pod, place: dict[str, Any], lines: int) -> list[bytes]:
-    """As ``Scheduler.printed``, of a pod; nothing where its node cannot be asked now."""
-    last = place.get(pod.name, b"")
-    most = min(_EVENTS_A_LINE * lines, _MOST_LINES)
-    try:
-        new = _new_lines([*BytesIO(b"".join(cluster.log(pod.name, pod.container, _since(last), most)))], last)
-    except Refused as error:
-        if error.status < 500:
-            raise
-        return []
-    if new:
-        place[pod.name] = new[-1]
-    shown = without_events(_without_moments(new))
-    return shown if last else shown[-lines:]
-
-
-def kept_lines(kept: Snapshot, spool: Path, place: dict[str, Any], lines: int) -> list[tuple[str, list[bytes]]]:
-    """The same of a run whose pods are gone: all there is, once."""
-    if place.get("kept"):
-        return []
-    place["kept"] = True
-    streams = dict.fromkeys(pod.stream for pod in read_pods(kept.pods))
-    return [(name, without_events(BytesIO(read_kept(spool, name)))[-lines:]) for name in streams]
 
 
 _STREAM = re.compile(r"[a-z0-9][a-z0-9.-]{0,252}")
@@ -124,6 +97,11 @@ def end_of_printed(cluster: Cluster, spool: Path, pod: Pod) -> None:
     with _held(path, _END_SECONDS) as file:
         if file is not None:
             _add(cluster, path, file, pod, at_end=True)
+
+
+def show_kept(spool: Path, place: dict[str, Any], lines: int) -> list[tuple[str, list[bytes]]]:
+    """As ``Scheduler.printed``, of what was kept."""
+    return [(name, _without_moments(read_on(path, place, lines))) for name, path in kept_streams(spool)]
 
 
 def read_kept(spool: Path, stream: str) -> bytes:

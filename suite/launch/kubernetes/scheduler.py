@@ -124,17 +124,17 @@ class KubernetesScheduler:
         return Gathered(tuple(streams), told, PATTERNS if settings.is_ray else ())
 
     def printed(self, submission: Submission, place: dict[str, Any], lines: int) -> list[tuple[str, list[bytes]]]:
-        snapshot = kept.read_snapshot(_spool(submission))
-        if snapshot is not None:
-            return kept.kept_lines(snapshot, _spool(submission), place, lines)
-        cluster = self._cluster(submission)
-        pods = read_pods(_pods_of(cluster, submission))
-        return [(pod.stream, kept.printed_since(cluster, pod, place, lines)) for pod in pods]
+        """What is shown is kept too."""
+        if kept.read_snapshot(_spool(submission)) is None:
+            self._keep(submission)
+        return kept.show_kept(_spool(submission), place, lines)
 
     def keep(self, submission: Submission) -> None:
         """What pods have printed so far, where no claim holds it: logs are cut, and deleted pods take theirs along."""
-        if _settings(submission).claim is not None:
-            return
+        if _settings(submission).claim is None:
+            self._keep(submission)
+
+    def _keep(self, submission: Submission) -> None:
         cluster = self._cluster(submission)
         for pod in read_pods(_pods_of(cluster, submission)):
             if pod.phase != "Pending":
