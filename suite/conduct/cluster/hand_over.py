@@ -68,16 +68,6 @@ def _list_of(root: Path, manifest: Manifest, retry_failed: bool, also_rendered: 
     return {"pending": "under_way", "running": "under_way", "over": "uncollected"}.get(phase)
 
 
-def make_room(root: Path, manifests: Sequence[Manifest]) -> dict[str, Path]:
-    """Move aside the bundles of runs that are done once more; where each is kept, by run id."""
-    kept = {}
-    for manifest in manifests:
-        moved = set_aside(root, manifest, lambda state: state not in ("done", "running")).kept
-        if moved is not None:
-            kept[manifest.run.id] = moved
-    return kept
-
-
 def prepare(manifests: Sequence[Manifest], launcher: ClusterLauncher) -> list[Submission]:
     """Each run's job on the cluster, and what its environment.json is to hold."""
     prepared, scheduler = [], launcher.scheduler()
@@ -153,7 +143,10 @@ def _sent(launcher: ClusterLauncher, document: Document, root: Path) -> tuple[Su
         try:
             for each in drafts:
                 write_submission(root, each)
-            kept = make_room(root, [each.manifest for each in drafts])
+            for each in drafts:
+                moved = set_aside(root, each.manifest, lambda state: state not in ("done", "running")).kept
+                if moved is not None:
+                    kept[each.run_id] = moved
             for line in launcher.sent(announced):
                 detail(line)
             submitted = launcher.submit(announced._replace(submissions=drafts), earlier)

@@ -141,6 +141,7 @@ def render(job: Job, settings: KubernetesSettings, files: Mapping[str, str], abo
     # KubeRay finds the head of a cluster by the application's name that it gives its pods itself
     role = {RUN_LABEL: labels[RUN_LABEL], ROLE_LABEL: "ray"} if settings.is_ray else {**labels, ROLE_LABEL: "node"}
     env = pod_variables(job) if settings.is_ray else job.env
+    escaped = job.model_copy(update={"argv": tuple(literal(word) for word in job.argv)})
     run_seconds = math.ceil(job.limits.run_seconds)
     return render_yaml(
         f"kubernetes/{settings.variant}.yaml.j2",
@@ -155,7 +156,7 @@ def render(job: Job, settings: KubernetesSettings, files: Mapping[str, str], abo
         launcher_labels={**labels, ROLE_LABEL: "submitter"},
         annotations=dict(sorted(about.items())),
         pod_annotations=dict(sorted({**settings.pod_annotations, **about}.items())),
-        command=_torchrun(job, settings),
+        command=torchrun_argv(escaped, naming.node_rank, naming.first_node.format(name=name), str(PORT)),
         # KubeRay itself gives a RayJob's pod its command
         launcher_command=("bash", "-c", submit_script(job, name)) if settings.variant == "raycluster" else (),
         env={key: literal(value) for key, value in sorted(env.items())},
@@ -230,10 +231,3 @@ def bundle_folder(run_id: str) -> str:
 
 def claim_folder(job: Job) -> str:
     return f"runs/{object_name(job.name)}"
-
-
-def _torchrun(job: Job, settings: KubernetesSettings) -> tuple[str, ...]:
-    escaped = job.model_copy(update={"argv": tuple(literal(word) for word in job.argv)})
-    naming = NAMINGS[settings.variant]
-    address = naming.first_node.format(name=object_name(job.name))
-    return torchrun_argv(escaped, naming.node_rank, address, str(PORT))
