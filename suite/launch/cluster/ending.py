@@ -210,7 +210,8 @@ def _rank(lines: list[bytes]) -> _Rank:
 
 
 def _last_seen(lines: list[bytes]) -> dict[str, Any]:
-    last = next((event for event in map(json.loads, reversed(lines)) if phase_of(event) is not None), {})
+    events = (event for event in map(json.loads, reversed(lines)) if phase_of(event) is not None)
+    last: dict[str, Any] = next(events, {})
     return {"phase": phase_of(last), "iteration": iteration_of(last)}
 
 

@@ -132,6 +132,7 @@ def kept_streams(spool: Path) -> list[tuple[str, Path]]:
 
 def forget_kept(spool: Path) -> None:
     """Before another attempt of the run."""
+    spool.unlink(missing_ok=True)
     for _, path in kept_streams(spool):
         _FOLLOWERS.pop(path, None)
         path.unlink(missing_ok=True)
