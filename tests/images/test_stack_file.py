@@ -9,8 +9,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from suite.conduct.cluster.image_file import file_digest
-from suite.conduct.cluster.machine import ClusterMachine, cluster_machine
+from suite.conduct.cluster.machine import ClusterMachine, cluster_machine, file_digest
 from suite.images.inside import StackFile, beside, of_image, read_stack
 from suite.spec.base import UsageError
 from tests.command import suite

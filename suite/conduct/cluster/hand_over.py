@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from suite.bundle.files import writing
-from suite.conduct.cluster.image_file import content_name, is_file
+from suite.conduct.cluster.machine import content_name, is_file
 from suite.conduct.cluster.standing import look
 from suite.conduct.running.attic import put_back, set_aside
 from suite.conduct.running.execute import make_job

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from suite.bundle.store import Bundle
-from suite.conduct.cluster.standing import standing
 from suite.launch.cluster.registry import find_scheduler
 from suite.launch.cluster.submission import read_submission, submission_path, submitted_ids
 from suite.launch.stream import read_on
@@ -52,6 +51,8 @@ def _log_of(root: Path, run: str) -> tuple[Read, State]:
     if bundle is not None:
         return partial(_of_bundle, bundle.path), lambda: (bundle.running(), "")
     if submission_path(root, run).exists():
+        from suite.conduct.cluster.standing import standing
+
         submission = read_submission(submission_path(root, run))
 
         def state() -> tuple[bool, str]:

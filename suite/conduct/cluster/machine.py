@@ -1,7 +1,9 @@
 """What a cluster offers to a request, or to a manifest that is measured once more, as far as it is known from here."""
 
+import hashlib
+import os
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
@@ -10,7 +12,8 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from suite.backends.registry import find_backend
-from suite.conduct.cluster.image_file import content_name, is_file
+from suite.bundle.cache.database import Database
+from suite.bundle.cache.place import cache_folder
 from suite.conduct.planning.machine import USUAL_THREADS, Machine, require_same_variables, without_missing
 from suite.conduct.planning.plan import Plan
 from suite.conduct.running.rerun import require_same_stack, rerun_plan
@@ -19,8 +22,40 @@ from suite.images.project import Project, normal, pins_of
 from suite.launch.probe import stack_versions
 from suite.spec.base import UsageError
 from suite.spec.catalogue import find_device
+from suite.spec.foreign import open_plain
 from suite.spec.images import images_of
 from suite.spec.manifest import Manifest
+
+
+def is_file(image: str) -> bool:
+    """Whether a file is meant: names in registries do not begin with a slash, and a folder is an unpacked image."""
+    return image.startswith("/") and not os.path.isdir(image)
+
+
+def content_name(image: str) -> str:
+    """A file's digest, else the image's name or a folder's path. Raises UsageError for a file that cannot be read."""
+    return file_digest(Path(image)) if is_file(image) else image
+
+
+def file_digest(path: Path) -> str:
+    """``sha256:...`` of a file, known by size, time and inode later. Raises UsageError where it is not readable."""
+    try:
+        opened = open_plain(path, f"--image {path}", None, by_user=True)
+    except FileNotFoundError as error:
+        raise UsageError(
+            f"--image {path}: no such file or directory; a run is identified by what its image holds, so the file must "
+            "be readable here under the path that the nodes see"
+        ) from error
+    with opened as file, closing(Database(cache_folder())) as known:
+        status = os.fstat(file.fileno())
+        state = f"{status.st_dev}.{status.st_ino} {status.st_size} {status.st_mtime_ns}"
+        name = f"image file {os.path.realpath(path)} {state}".encode(errors="surrogateescape")
+        found = known.get(name)
+        if found is None:
+            digest = hashlib.file_digest(file, "sha256")  # type: ignore[arg-type] # the type of open files lacks readinto
+            found = f"sha256:{digest.hexdigest()}".encode()
+            known.put(name, found)
+    return found.decode()
 
 
 class ClusterMachine(Machine):

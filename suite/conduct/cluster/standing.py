@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from suite.bundle.derive import derive
 from suite.bundle.drafts import draft_folder
 from suite.bundle.event_fields import is_moment
 from suite.bundle.files import writing
@@ -128,6 +127,8 @@ def wait_until_over(
 def collect(root: Path, submission: Submission, gathered: Gathered) -> Record:
     """Make the bundle of a run that is over, whole or not at all. Raises UsageError when it exists or cannot be
     written, DamagedBundle when what came back cannot be trusted."""
+    from suite.bundle.derive import derive  # imported when there is something to derive
+
     path = root / submission.run_id
     if os.path.lexists(path):
         raise UsageError(f"{path} exists; nothing is overwritten")

@@ -7,7 +7,7 @@ import pytest
 
 from suite.bundle.cache.database import FILE
 from suite.conduct.cluster import image_file
-from suite.conduct.cluster.image_file import content_name
+from suite.conduct.cluster.machine import content_name
 from suite.conduct.planning.machine import measured_with, require_same_variables
 from suite.conduct.planning.plan import make_joint_plan
 from suite.conduct.planning.prediction import (
