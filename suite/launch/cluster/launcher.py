@@ -2,7 +2,6 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from shlex import quote
 from typing import Any, ClassVar, NamedTuple
@@ -17,13 +16,12 @@ from suite.spec.manifest import Manifest
 EVENTS_ON_OUTPUT = {"SUITE_EVENTS_ON_STDOUT": "all"}
 
 
-@dataclass(frozen=True)
-class NodeSetup:
+class NodeSetup(NamedTuple):
     """What the ranks find on every node, as the user gave it."""
 
     python: str
     image: str | None = None
-    env: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = {}
     mounts: tuple[Mount, ...] = ()
 
 
