@@ -60,8 +60,8 @@ def read_snapshot(path: Path) -> Snapshot | None:
 
 
 _STREAM = re.compile(r"[a-z0-9][a-z0-9.-]{0,252}")
-#: of one pod, while the run goes on, and in all
-MOST_BYTES, MOST_AT_END_BYTES = 1 << 30, 2 << 30
+#: of one pod
+MOST_BYTES = 2 << 30
 #: of the end of a file, in which its last line is looked for: a container runtime cuts lines at 16 KiB
 _TAIL_BYTES = 1 << 20
 #: how long a log may still be followed when its pod is over, and another driver may hold its file
@@ -108,7 +108,7 @@ def read_kept(spool: Path, stream: str) -> bytes:
     """All that was kept of a stream, without moments. Raises UsageError."""
     path = _path(spool, stream)
     try:
-        data = foreign.read_bytes(path, str(path), MOST_AT_END_BYTES + _TAIL_BYTES)
+        data = foreign.read_bytes(path, str(path), MOST_BYTES + _TAIL_BYTES)
     except FileNotFoundError:
         return b""
     return b"".join(_without_moments(BytesIO(data)))
@@ -170,7 +170,7 @@ def _add(cluster: Cluster, path: Path, file: BinaryIO, pod: Pod, at_end: bool) -
     """What its node has of a pod and this file has not; at the end also over answers that break off, and half a line.
     Raises Refused, and Unanswered where answers break off again and again."""
     broken = 0
-    while (most := MOST_AT_END_BYTES - _size(file)) > 0:
+    while (most := MOST_BYTES - _size(file)) > 0:
         last, answer = _last_line(path, file), BytesIO()
         error: Unanswered | None = None
         try:
