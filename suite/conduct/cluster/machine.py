@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from functools import lru_cache
 from pathlib import Path
-from types import MappingProxyType
 from typing import ClassVar, Literal
 
 from pydantic import Field
@@ -93,8 +92,8 @@ class ClusterMachine(Machine):
         """None: the worker compares the stack with its manifest on every node."""
         return []
 
-    def images(self, backends: object) -> dict[str, str | None]:
-        return dict.fromkeys(backends, self.image_name)  # type: ignore[call-overload]
+    def images(self, backends: Iterable[str]) -> dict[str, str | None]:
+        return dict.fromkeys(backends, self.image_name)
 
     def where(self, backend: str) -> str:
         if self.image is None:
@@ -125,7 +124,7 @@ def cluster_machine(
     image: str | None,
     stack: Mapping[str, str],
     ranks: int,
-    variables: Mapping[str, str] = MappingProxyType({}),
+    variables: Mapping[str, str] | None = None,
     manner: tuple[str, ...] = (),
     stack_file: Path | None = None,
 ) -> ClusterMachine:
@@ -149,7 +148,7 @@ def cluster_machine(
         image_name=image_name,
         given=dict(stack),
         told=_told(image, image_name, stack_file),
-        variables=dict(variables),
+        variables=dict(variables or {}),
         manner=manner,
     )
 

@@ -14,9 +14,6 @@ from suite.launch.outcome import Failure, Outcome
 from suite.launch.stream import EVENT_PREFIX, parse_event
 from suite.launch.traces import TAIL_BYTES, finite, iteration_of, parse_reports, phase_of, printable_lines
 
-#: kinds of events that are not a rank's, but of whoever started the ranks
-OWN_KINDS = frozenset(("batch", "batch_end", "outcome"))
-
 
 @dataclass
 class Transcript:
@@ -33,11 +30,9 @@ class Transcript:
 
 
 def read_streams(streams: Iterable[Stream], ranks: int) -> Transcript:
-    """Sort the lines of all streams.
-
-    Events are identified by rank and seq: one that comes twice counts once, what follows a gap or an event that came
-    twice and not alike (two processes are that rank) is left out and noted, and half a line is log.
-    """
+    """Sort the lines of all streams. Events are identified by rank and seq: one that comes twice counts once, what
+    follows a gap or an event that came twice and not alike (two processes are that rank) is left out and noted, and
+    half a line is log."""
     sorting = _Sorting(ranks)
     for stream in streams:
         log = sorting.transcript.logs.setdefault(stream.name, [])
@@ -63,7 +58,7 @@ class _Sorting:
         self._pieces: dict[tuple[int, int], dict[int, dict[str, Any]]] = {}
 
     def take(self, event: dict[str, Any], line: bytes) -> None:
-        if event["kind"] in OWN_KINDS:
+        if event["kind"] in ("batch", "batch_end"):
             self.transcript.own.append(event)
             return
         rank, seq = event.get("rank"), event.get("seq")

@@ -25,6 +25,8 @@ from suite.spec.base import UsageError, first_line, printable
 
 _READ_SECONDS, _CLEAR_SECONDS, _POLL_SECONDS = 600.0, 120.0, 1.0
 _TAIL_LINES = 40
+#: what marks the attempt that made a run's object; older ones have no mark
+_ATTEMPT = ("metadata", "labels", ATTEMPT_LABEL)
 _NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,252}")
 _NODE = re.compile(r"node-(\d{1,9})")
 
@@ -53,7 +55,7 @@ class KubernetesScheduler:
         if snapshot is not None:
             return SchedulerState(phase="over", word="Failed" if snapshot.given_up else "Cancelled")
         # of an attempt whose answer is not known: what is still there of the one before it has the same name
-        is_another = submission.sending is not None and _attempt(found.run) != submission.sending
+        is_another = submission.sending is not None and text(found.run, *_ATTEMPT) != submission.sending
         if is_another or (found.run is None and not found.pods):
             return SchedulerState(phase="gone", word="Deleted", detail=f"nothing is left in {cluster.namespace}")
         end = run_end(found.run)
@@ -83,7 +85,7 @@ class KubernetesScheduler:
             return
         cluster = self._cluster(submission)
         found = _ask(cluster, submission)
-        if found.run is not None and _attempt(found.run) != submission.scheduler.get("attempt"):
+        if found.run is not None and text(found.run, *_ATTEMPT) != (submission.scheduler.get("attempt") or ""):
             raise UsageError(
                 f"{submission.run_id}: namespace {cluster.namespace} has a run of this name that another submission "
                 "made, and it is left alone; cancel it in the folder it was submitted from"
@@ -203,11 +205,6 @@ def _warnings(cluster: Cluster, name: str) -> list[str]:
     own.sort(key=lambda event: text(event, "lastTimestamp") or text(event, "metadata", "creationTimestamp"))
     told = (f"{text(event, 'reason')}: {text(event, 'message')}" for event in own)
     return list(dict.fromkeys(" ".join(words.split()) for words in told))
-
-
-def _attempt(run: dict[str, Any] | None) -> str | None:
-    """What marks the attempt that made a run's object; older ones have no mark."""
-    return text(run, "metadata", "labels", ATTEMPT_LABEL) or None
 
 
 def _why(pods: list[Pod], nodes: int, warnings: list[str]) -> list[str]:
