@@ -62,11 +62,6 @@ def _of(pattern: str, words: str) -> AfterValidator:
     return AfterValidator(checked)
 
 
-def _quantity(text: str) -> str:
-    quantity_number(text)
-    return text
-
-
 def _duration(option: str, help: str) -> Declared:
     return Declared(option, help, reads=lambda option, text: round(seconds(option, text)), metavar="DURATION")
 
@@ -78,7 +73,7 @@ Key = Annotated[str, _of(rf"({_NAME}/)?{_NAME}", "is no name that Kubernetes tak
 Namespace = Annotated[
     str, _of(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", "is no name of a namespace: at most 63 of a-z 0-9 -")
 ]
-Quantity = Annotated[str, AfterValidator(_quantity)]
+Quantity = Annotated[str, _of(_QUANTITY.pattern, "is not a quantity; write 8, 500m or 16Gi")]
 
 
 class Toleration(Frozen):
