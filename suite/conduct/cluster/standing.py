@@ -115,9 +115,9 @@ def wait_until_over(
             on_change(now)
             before = now
         with suppress(UsageError):  # a cluster that does not answer now is asked again
+            now = without_hopeless(root, submission, now)
             if now.phase in ("running", "unknown"):
                 find_scheduler(submission.launcher).keep(submission)
-            now = without_hopeless(root, submission, now)
         if now.phase in ("over", "gone"):
             return
         time.sleep(pause)

@@ -139,9 +139,13 @@ class KubernetesScheduler:
     def _keep(self, submission: Submission) -> None:
         cluster = self._cluster(submission)
         for pod in read_pods(_pods_of(cluster, submission)):
-            if pod.phase != "Pending":
-                with suppress(Refused):  # its node is out of reach now
-                    kept.keep_printed(cluster, _spool(submission), pod)
+            if pod.phase == "Pending":
+                continue
+            try:
+                kept.keep_printed(cluster, _spool(submission), pod)
+            except Refused as error:
+                if error.status < 500:  # else its node is out of reach now
+                    raise
 
     def files(self, submission: Submission) -> list[Path]:
         spool = _spool(submission)
