@@ -123,7 +123,7 @@ OWN_FILES = {
         *("export/tools/tensorboard.py", "export/writing.py", "launch/cluster/submission.py"),
     ),
     "writes a draft that is not there yet; the package's own licence": ("bundle/archive/packing.py",),
-    "writes a bundle that it has just made": ("conduct/cluster/collect.py",),
+    "writes a bundle that it has just made": ("conduct/cluster/standing.py",),
     "locks, through no link": ("bundle/drafts.py", "bundle/tags.py", "conduct/cluster/hand_over.py"),
     "the driver's own log and lock, through no link": ("bundle/store.py",),
     "the user's own cache, through no link": ("bundle/cache/database.py",),

@@ -9,10 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from suite.spec import foreign
 from suite.spec.base import UsageError
+from suite.spec.base import first_line as first_line
 from suite.spec.names import repeated
 
 _ADVICE = {
@@ -22,7 +21,6 @@ _ADVICE = {
 
 DEPTH = 24
 _MOST_INTEGER = 1 << 64
-_LONGEST_MESSAGE = 300
 
 
 class DamagedBundle(Exception):
@@ -121,14 +119,6 @@ def check_tree(value: Any, where: str) -> None:
                 # half of a surrogate pair, which JSON can spell and UTF-8 cannot
                 raise DamagedBundle(f"{where} holds text that is not Unicode")
         level, depth = inside, depth + 1
-
-
-def first_line(error: ValidationError) -> str:
-    """What pydantic found first, in one line with the field's path."""
-    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    field = ".".join(str(part) for part in first["loc"])
-    text = " ".join(first["msg"].split())[:_LONGEST_MESSAGE]
-    return f"{field}: {text}" if field else text
 
 
 def no_constant(name: str) -> float:

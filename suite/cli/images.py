@@ -9,7 +9,6 @@ from suite.bundle.files import replace_atomically
 from suite.cli.exits import BAD_USAGE, DONE, GATE_NOT_MET, RUN_FAILED, command, complain
 from suite.cli.options.declare import argument, flag, option
 from suite.cli.options.reading import Python, print_json, require_place
-from suite.conduct.cluster.image_file import file_digest
 from suite.images.build import BuildChoices, BuildFailed, build_image, pin_for_compose
 from suite.images.check import check_image
 from suite.images.digests import ask, write
@@ -155,7 +154,11 @@ def stack(
 
     Without --file it is printed. Without IMAGE an interpreter is asked, inside of an image that of its stack.
     """
-    digest = None if file is None else file_digest(file.absolute())
+    digest = None
+    if file is not None:
+        from suite.conduct.cluster.machine import file_digest
+
+        digest = file_digest(file.absolute())
     if image is None:
         found = of_interpreter(read_interpreters(python or ()).usual or sys.executable, digest)
     else:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from suite.cli.exits import command
 from suite.cli.options.declare import argument, flag, option, runs_of_any_kind
-from suite.conduct.cluster.logs import find_log, follow_log
+from suite.conduct.cluster.logs import follow_log
 from suite.launch.stream import shown
 from suite.spec.terminal import UsageError, note, say
 
@@ -21,7 +21,6 @@ def logs(
 
     Events are left out, and whatever a terminal would obey.
     """
-    log = find_log(runs, run)
     seen: set[str] = set()
 
     def show(stream: str, found: list[bytes]) -> None:
@@ -30,7 +29,7 @@ def logs(
             for line in found:
                 say(f"{stream} | {shown(line)}" if only is None else shown(line))
 
-    follow_log(log, lines, follow, show, note)
+    follow_log(runs, run, lines, follow, show, note)
     if only is not None and only not in seen:
         known = f"; it has {', '.join(sorted(seen))}" if seen else ""
         raise UsageError(f"{run} has no log {only!r} (yet){known}")

@@ -203,12 +203,12 @@ def forwarded(where: Where) -> list[str]:
 
 def runs_on_cluster(launcher: str, manifest: Path, count: int, runs: Path, options: Sequence[str]) -> list[str]:
     """Ids of the runs, of which each has its bundle then. Nothing is submitted twice. Raises UsageError."""
-    from suite.conduct.cluster.standing import chosen, collect_run, wait_until_over
+    from suite.conduct.cluster.standing import chosen, collect_run, note_state, wait_until_over
 
     names = _submitted(launcher, ["--manifest", str(manifest), "--repeats", str(count), "--runs", str(runs), *options])
     left = [name for name in names if not (runs / name).exists()]
     for submission in chosen(runs, left) if left else ():
-        wait_until_over(runs, submission, lambda now: note(now.line()))
+        wait_until_over(runs, submission, partial(note_state, submission))
         record = collect_run(runs, submission)
         note(f"{submission.run_id}: {outcome_line(record)}")
     return names

@@ -1,19 +1,22 @@
 """`suite status`, `collect`, `cancel` and `clean`: runs that were submitted to clusters, and what is left of them."""
 
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from suite.bundle.store import DamagedBundle
 from suite.cli.exits import DONE, RUN_FAILED, command
 from suite.cli.options.declare import argument, flag, option, submitted_runs
 from suite.cli.options.handing_over import tell_network
 from suite.cli.options.reading import confirmed, print_json, seconds, without_collector
+from suite.conduct.cluster import standing as clusters
 from suite.conduct.cluster.cleaning import leftovers
 from suite.conduct.cluster.cleaning import remove as remove_files
-from suite.conduct.cluster.standing import asked, chosen, collect_run, standing, wait_until_over, without_hopeless
 from suite.conduct.running.outcome_line import outcome_line
 from suite.launch.cluster.registry import find_scheduler
-from suite.launch.cluster.submission import SMOKE
-from suite.spec.terminal import UsageError, note, printable, say
+from suite.launch.cluster.scheduler import SchedulerState
+from suite.launch.cluster.submission import SMOKE, Submission
+from suite.spec.terminal import UsageError, printable, say
 
 
 @command
@@ -23,15 +26,20 @@ def status(
     as_json: bool = flag("print as JSON", "--json"),
 ) -> int:
     """Show how far each run is that a cluster was given, and why it waits. Exit 1 when one could not be asked."""
-    ask = standing if run and len(run) == 1 else asked
-    rows = [ask(runs, submission) for submission in chosen(runs, run or [])]
+    ask = clusters.standing if run and len(run) == 1 else clusters.asked
+    rows = [(each, ask(runs, each)) for each in clusters.chosen(runs, run or [])]
     if as_json:
-        print_json([row.document() for row in rows])
+        print_json([_document(each, state) for each, state in rows])
     elif not rows:
         say(f"nothing was submitted to a cluster from {runs}")
-    for row in () if as_json else rows:
-        say("  ".join(filter(None, (row.submission.run_id, row.state.word, row.state.detail))))
-    return RUN_FAILED if any(row.state.phase == "unknown" for row in rows) else DONE
+    for each, state in () if as_json else rows:
+        say("  ".join(filter(None, (each.run_id, state.word, state.detail))))
+    return RUN_FAILED if any(state.phase == "unknown" for _, state in rows) else DONE
+
+
+def _document(own: Submission, state: SchedulerState) -> dict[str, Any]:
+    facts = {"run": own.run_id, "launcher": own.launcher, "submitted": own.submitted, "engine": own.scheduler}
+    return {**facts, "collected": state == clusters.COLLECTED, **state.model_dump(mode="json")}
 
 
 @command
@@ -49,19 +57,19 @@ def collect(
     collected: dict[str, dict] = {}
     left: dict[str, str] = {}
     is_missed = False
-    for submission in chosen(runs, run or []):
+    for submission in clusters.chosen(runs, run or []):
         try:
             if wait:
-                wait_until_over(runs, submission, lambda now: note(now.line()))
+                clusters.wait_until_over(runs, submission, partial(clusters.note_state, submission))
             if not run:
-                now = without_hopeless(runs, standing(runs, submission))
-                if now.collected:
+                now = clusters.without_hopeless(runs, submission, clusters.standing(runs, submission))
+                if now == clusters.COLLECTED:
                     continue
-                if now.state.phase in ("pending", "running") or now.state.word == "rendered":
-                    left[submission.run_id] = now.state.word
+                if now.is_under_way or now.word == "rendered":
+                    left[submission.run_id] = now.word
                     continue
             with without_collector():
-                record = collect_run(runs, submission)
+                record = clusters.collect_run(runs, submission)
         except (DamagedBundle, UsageError) as error:
             if run and len(run) == 1:
                 raise
@@ -99,14 +107,14 @@ def cancel(
     ended: list[str] = []
     left: dict[str, str] = {}
     missed: dict[str, str] = {}
-    for submission in chosen(runs, run or []):
+    for submission in clusters.chosen(runs, run or []):
         try:
-            now = standing(runs, submission)
-            if now.state.phase in ("pending", "running"):
+            now = clusters.standing(runs, submission)
+            if now.is_under_way:
                 find_scheduler(submission.launcher).cancel(submission)
                 ended.append(submission.run_id)
             elif run:
-                left[submission.run_id] = f"{now.state.word} {now.state.detail}".rstrip()
+                left[submission.run_id] = now.line
         except UsageError as error:
             if run and len(run) == 1:
                 raise

@@ -4,11 +4,12 @@ import hashlib
 import json
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from suite.spec.terminal import UsageError as UsageError
 from suite.spec.terminal import printable as printable
 
+_LONGEST_MESSAGE = 300
 #: What kind of fairness a row claims (docs/measuring.md).
 Track = Literal["equal-config", "vendor-default", "tuned"]
 
@@ -27,3 +28,11 @@ def canonical_json(value: Any) -> str:
 def digest(value: Any) -> str:
     """SHA-256 in hex of the canonical JSON of ``value``."""
     return hashlib.sha256(canonical_json(value).encode()).hexdigest()
+
+
+def first_line(error: ValidationError) -> str:
+    """What pydantic found first, in one line with the field's path."""
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    field = ".".join(str(part) for part in first["loc"])
+    text = " ".join(first["msg"].split())[:_LONGEST_MESSAGE]
+    return f"{field}: {text}" if field else text

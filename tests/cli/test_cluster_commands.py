@@ -157,7 +157,7 @@ def test_ranks_are_bound_as_asked_for() -> None:
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        (("--cpus-per-node", "7500m", "--memory-per-rank", "8g"), "no whole number"),
+        (("--cpus-per-node", "7500m", "--memory-per-rank", "8g"), "pods are not Guaranteed"),
         (("--cpus-per-node", "8"), "pods are not Guaranteed"),
         (("--cpus-per-node", "8", "--memory-per-rank", "8g"), None),
         (("--image", "registry.example/suite:1"), "not named by digest"),

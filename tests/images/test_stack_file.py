@@ -9,8 +9,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from suite.conduct.cluster.image_file import file_digest
-from suite.conduct.cluster.machine import ClusterMachine, cluster_machine
+from suite.conduct.cluster.machine import ClusterMachine, cluster_machine, file_digest
 from suite.images.inside import StackFile, beside, of_image, read_stack
 from suite.spec.base import UsageError
 from tests.command import suite
@@ -65,12 +64,14 @@ def test_what_is_missing_is_told_with_the_file_and_the_options_that_give_it(imag
     with pytest.raises(UsageError) as refused:
         machine(image).stacks(["trlx-nemo"])
     told = str(refused.value)
-    assert f"there is no {image}.stack.json" in told and f"suite images stack IMAGE --file {image}" in told
-    assert told.endswith("give --stack torch=VERSION") and "install" not in told
+    assert f"write {image}.stack.json with `suite images stack IMAGE --file {image}`" in told
+    assert "give --stack torch=VERSION" in told and "install" not in told
     with pytest.raises(UsageError, match="--stack FILE with what `suite images stack IMAGE > FILE`"):
         machine("registry/suite-nemo:1").stacks(["trlx-nemo"])
     write(image)
-    with pytest.raises(UsageError, match="nemo-rl needs ray, nemo-rl, which the image does not have by the file"):
+    with pytest.raises(
+        UsageError, match="nemo-rl needs the version of ray, nemo-rl, which the file of its stack does not tell"
+    ):
         machine(image).stacks(["nemo-rl"])
 
 

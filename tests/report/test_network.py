@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from suite.cli.options.handing_over import HandingOver, tell_network
+from suite.conduct.cluster.hand_over import ToDo
 from suite.conduct.cluster.smoke import smoke_plan, smoke_root
-from suite.conduct.cluster.to_do import ToDo
 from suite.launch.cluster.launcher import NodeSetup
 from suite.report.facts.entry import Entry
 from suite.report.facts.environment import environment_differences
@@ -208,8 +208,7 @@ def test_it_is_told_by_submit_and_by_collect(tmp_path, monkeypatch, capsys):
     network = {**made.network({"within_node": 2e9}), "backend": "gloo"}
     monkeypatch.setattr(toy_cluster, "JOBS", {})
     monkeypatch.setattr("tests.synthetic.facts_of", lambda manifest: {**facts_of(manifest), "network": network})
-    for module in ("suite.conduct.cluster.standing", "suite.conduct.cluster.collect"):
-        monkeypatch.setattr(f"{module}.find_scheduler", lambda name: toy_cluster.ToyScheduler(), raising=False)
+    monkeypatch.setattr("suite.conduct.cluster.standing.find_scheduler", lambda name: toy_cluster.ToyScheduler())
     manifest = synthetic_manifest(layout=Layout(nodes=1, devices_per_node=2, data=2))
     first = smoke_plan([manifest], STACKS, {"deepspeed": None}, tmp_path)
     waiting = Waiting(toy_cluster.ToySettings(lane="fast"), NodeSetup(python="python"))

@@ -13,9 +13,9 @@ from suite.cli.options.declare import flag, group, option
 from suite.cli.options.fields import option_of, settings_of
 from suite.cli.options.reading import Python, checked
 from suite.cli.options.work import Work
+from suite.conduct.cluster.hand_over import ToDo, prepare, to_do
 from suite.conduct.cluster.machine import ClusterMachine, cluster_machine, plan_again, require_layout
 from suite.conduct.cluster.smoke import smoke_plan
-from suite.conduct.cluster.to_do import ToDo, prepare, to_do
 from suite.conduct.planning.machine import measured_with
 from suite.conduct.planning.plan import Plan, make_joint_plan
 from suite.conduct.planning.preflight import Preflight, preflight

@@ -124,10 +124,10 @@ def words(*known: str) -> Callable[[str], list[str]]:
 
 def submitted_runs(context: typer.Context, incomplete: str) -> list[str]:
     """Ids of the runs that were submitted from the results folder of the same command line; no cluster is asked."""
-    from suite.conduct.cluster.logs import submitted
+    from suite.launch.cluster.submission import submitted_ids
 
     already = context.params.get("run") or ()
-    names = submitted(Path(context.params.get("runs") or "runs"))
+    names = submitted_ids(Path(context.params.get("runs") or "runs"))
     return [name for name in _starting(names, incomplete) if name not in already]
 
 

@@ -11,10 +11,9 @@ from suite.cli.options.check import show_plan, still_to_do, warn
 from suite.cli.options.cluster import Nodes
 from suite.cli.options.reading import print_json
 from suite.cli.options.work import Work
-from suite.conduct.cluster.hand_over import hand_over, write_documents
-from suite.conduct.cluster.smoke import smoke_documents, smoke_root
+from suite.conduct.cluster.hand_over import ToDo, hand_over, prepare, write_documents
+from suite.conduct.cluster.smoke import smoke_root
 from suite.conduct.cluster.standing import collect_run, wait_until_over
-from suite.conduct.cluster.to_do import ToDo, prepare
 from suite.conduct.running.outcome_line import outcome_line
 from suite.conduct.running.state import states
 from suite.launch.cluster.launcher import ClusterLauncher, Document
@@ -81,7 +80,7 @@ class HandingOver:
             )
         root = smoke_root(runs)
         first: list[Submission] = []
-        for document in smoke_documents(self._launcher, manifests, runs):
+        for document in launcher.render(prepare(manifests, launcher), root):
             for submission in hand_over(self._launcher, document, root):
                 first.append(submission)
                 self.show(f"first a smoke run, {submission.run_id}: {self._launcher.where(submission)}")
@@ -102,9 +101,7 @@ class HandingOver:
         return True
 
     def _collected(self, submission: Submission, root: Path) -> Record:
-        wait_until_over(
-            root, submission, lambda now: self.show(f"    {now.state.word}: {now.state.detail}".rstrip(": "))
-        )
+        wait_until_over(root, submission, lambda now: self.show(f"    {now.word}: {now.detail}".rstrip(": ")))
         record = collect_run(root, submission)
         self.show(f"    {outcome_line(record)}")
         return record
@@ -176,7 +173,8 @@ def dry(work: Work, nodes: Nodes, launcher: ClusterLauncher, smoke: bool, as_jso
     left = still_to_do(states(plan.manifests, nodes.runs), nodes.retry_failed)
     manifests = [manifest for manifest in plan.manifests if manifest.run.id in left]
     documents = launcher.render(prepare(manifests, launcher), nodes.runs)
-    first = smoke_documents(launcher, nodes.smoke(work, launcher, manifests), nodes.runs) if smoke and manifests else []
+    smallest = nodes.smoke(work, launcher, manifests) if smoke and manifests else ()
+    first = launcher.render(prepare(smallest, launcher), smoke_root(nodes.runs))
     sent = [_described(launcher, each) for each in documents]
     sent_first = [_described(launcher, each) for each in first]
     more = {"documents": sent, **({"smoke": sent_first} if smoke else {})}

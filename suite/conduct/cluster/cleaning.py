@@ -57,12 +57,8 @@ def _needed(root: Path, submission: Submission, older_than: float | None) -> str
             return "its bundle is being written"
     except DamagedBundle as error:
         return f"its bundle cannot be trusted: {error}"
-    if manifest.hash != submission.manifest.hash:
-        return "its bundle is of another manifest"
-    if record is None:
-        return "its bundle has no record yet"
-    if record.run.launcher != submission.launcher:
-        return f"its bundle is of the {record.run.launcher} launcher"
+    if record is None or (manifest.hash, record.run.launcher) != (submission.manifest.hash, submission.launcher):
+        return "its bundle has no record yet, or is of another manifest or launcher"
     if submission.submitted is not None and (record.run.ended or 0.0) < submission.submitted:
         return "it was submitted again since"
     if older_than is not None and time.time() - (record.run.ended or 0.0) < older_than:

@@ -1,4 +1,4 @@
-"""From submissions to a cluster, or to files for it: all of a document's runs or none, one driver at a time."""
+"""From a plan to a cluster, or to files for it: what is still to be done, one driver at a time."""
 
 import fcntl
 import os
@@ -8,26 +8,79 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from suite.bundle.files import writing
-from suite.conduct.cluster.to_do import ToDo, make_room, to_do
-from suite.conduct.running.attic import put_back
+from suite.conduct.cluster.machine import content_name, is_file
+from suite.conduct.cluster.standing import look
+from suite.conduct.running.attic import put_back, set_aside
+from suite.conduct.running.execute import make_job
+from suite.conduct.running.provenance import driver_facts, origin_of
+from suite.conduct.running.state import state_of
 from suite.launch.cluster.launcher import ClusterLauncher, Document
 from suite.launch.cluster.scheduler import Unanswered
-from suite.launch.cluster.submission import (
-    FOLDER,
-    Submission,
-    forget_submission,
-    read_submission,
-    submission_path,
-    write_submission,
-)
+from suite.launch.cluster.submission import FOLDER, Submission, read_submission, submission_path, write_submission
 from suite.launch.requests import held_back
 from suite.spec.base import UsageError
-from suite.spec.foreign import read_text
+from suite.spec.manifest import Manifest
 from suite.spec.terminal import detail, say
 
 _WAITING = "waiting for the cluster's answer, so that the job is not forgotten; again to leave at once"
+
+
+class ToDo(NamedTuple):
+    """Runs of a plan that are to be done, and ids of the others: done, failed, under way, uncollected."""
+
+    manifests: tuple[Manifest, ...]
+    others: dict[str, list[str]]
+
+    def with_others(self, found: "ToDo") -> "ToDo":
+        """With the runs that another driver is found to have done or begun since."""
+        return ToDo(self.manifests, {name: ids + found.others[name] for name, ids in self.others.items()})
+
+
+def to_do(manifests: Sequence[Manifest], root: Path, retry_failed: bool, also_rendered: bool = False) -> ToDo:
+    """What of a plan no bundle and no cluster has yet. ``also_rendered``: ask for runs that were rendered here, which
+    the user may have handed over. Raises UsageError when a cluster cannot be asked."""
+    others: dict[str, list[str]] = {"done": [], "failed": [], "under_way": [], "uncollected": []}
+    left = []
+    for manifest in manifests:
+        list_name = _list_of(root, manifest, retry_failed, also_rendered)
+        if list_name is None:
+            left.append(manifest)
+        else:
+            others[list_name].append(manifest.run.id)
+    return ToDo(tuple(left), others)
+
+
+def _list_of(root: Path, manifest: Manifest, retry_failed: bool, also_rendered: bool) -> str | None:
+    """The list of ``ToDo`` that a run belongs to; ``None`` where it is still to be done."""
+    state = state_of(root, manifest)
+    if state == "failed before":
+        return None if retry_failed else "failed"
+    path = submission_path(root, manifest.run.id)
+    if state != "to run" or not path.exists():
+        return {"done": "done", "running": "under_way"}.get(state)
+    submission = read_submission(path)
+    if submission.submitted is None and not also_rendered:
+        return None
+    phase = look(submission).phase
+    return {"pending": "under_way", "running": "under_way", "over": "uncollected"}.get(phase)
+
+
+def prepare(manifests: Sequence[Manifest], launcher: ClusterLauncher) -> list[Submission]:
+    """Each run's job on the cluster, and what its environment.json is to hold."""
+    prepared, scheduler = [], launcher.scheduler()
+    for manifest in manifests:
+        site = launcher.site(manifest)
+        job = make_job(manifest, site)
+        facts = {**driver_facts(scheduler, job, site.bundle), **origin_of(manifest)}
+        if launcher.starter is not None:
+            facts["starter"] = launcher.starter
+        if job.image is not None and is_file(job.image):
+            facts["image"] = {"reference": job.image, "digest": content_name(job.image)}
+        prepared.append(Submission(launcher=scheduler.name, manifest=manifest, job=job, environment=facts))
+    return prepared
 
 
 def write_documents(launcher: ClusterLauncher, documents: Sequence[Document], folder: Path, root: Path) -> list[Path]:
@@ -81,28 +134,29 @@ def hand_over(
 def _sent(launcher: ClusterLauncher, document: Document, root: Path) -> tuple[Submission, ...]:
     token, now = secrets.token_hex(4), time.time()
     announced = launcher.announced(document, token)
-    attempt = {"submitted": now, "sending": token}
-    drafts = tuple(each.model_copy(update=attempt) for each in announced.submissions)
-    paths = {each.run_id: submission_path(root, each.run_id) for each in drafts}
-    earlier = [read_submission(path) for path in paths.values() if path.exists()]
-    texts = {run_id: read_text(path, str(path)) if path.exists() else None for run_id, path in paths.items()}
+    drafts = tuple(each.model_copy(update={"submitted": now, "sending": token}) for each in announced.submissions)
+    paths = [submission_path(root, each.run_id) for each in drafts]
+    new = [path for path in paths if not path.exists()]
+    earlier = [read_submission(path) for path in paths if path not in new]
     kept: dict[str, Path] = {}
     with held_back(partial(say, _WAITING, err=True)):
         try:
             for each in drafts:
                 write_submission(root, each)
-            kept = make_room(root, [each.manifest for each in drafts])
+            for each in drafts:
+                _, moved = set_aside(root, each.manifest, lambda state: state not in ("done", "running"))
+                if moved is not None:
+                    kept[each.run_id] = moved
             for line in launcher.sent(announced):
                 detail(line)
             submitted = launcher.submit(announced._replace(submissions=drafts), earlier)
         except Unanswered:
             raise  # it stays written down as sent without an answer
         except UsageError:
-            for run_id, text in texts.items():
-                if text is None:
-                    forget_submission(root, run_id)
-                else:
-                    paths[run_id].write_text(text, encoding="utf-8")
+            for each in earlier:
+                write_submission(root, each)
+            for path in new:
+                path.unlink(missing_ok=True)
             for run_id, path in kept.items():
                 put_back(root, run_id, path)
             raise
@@ -135,16 +189,11 @@ def _locked(path: Path) -> int:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
             except (FileNotFoundError, FileExistsError):
-                if path.parent.is_symlink() or (path.parent.exists() and not path.parent.is_dir()):
+                if os.path.lexists(path.parent) and not path.parent.is_dir():
                     raise
                 continue  # another driver has just taken its empty folder away
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            with suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(descriptor), path.lstat()):
                     return descriptor
-            except FileNotFoundError:
-                pass
-            except BaseException:
-                os.close(descriptor)
-                raise
             os.close(descriptor)

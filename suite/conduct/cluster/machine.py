@@ -1,25 +1,60 @@
 """What a cluster offers to a request, or to a manifest that is measured once more, as far as it is known from here."""
 
+import hashlib
+import os
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing, suppress
 from functools import lru_cache
 from pathlib import Path
-from types import MappingProxyType
 from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from suite.backends.registry import find_backend
-from suite.conduct.cluster.image_file import content_name, is_file
+from suite.bundle.cache.database import Database
+from suite.bundle.cache.place import cache_folder
 from suite.conduct.planning.machine import USUAL_THREADS, Machine, require_same_variables, without_missing
 from suite.conduct.planning.plan import Plan
-from suite.conduct.running.rerun import rerun_plan
+from suite.conduct.running.rerun import require_same_stack, rerun_plan
 from suite.images.inside import beside, read_beside, read_stack
 from suite.images.project import Project, normal, pins_of
 from suite.launch.probe import stack_versions
 from suite.spec.base import UsageError
 from suite.spec.catalogue import find_device
+from suite.spec.foreign import open_plain
 from suite.spec.images import images_of
 from suite.spec.manifest import Manifest
+
+
+def is_file(image: str) -> bool:
+    """Whether a file is meant: names in registries do not begin with a slash, and a folder is an unpacked image."""
+    return image.startswith("/") and not os.path.isdir(image)
+
+
+def content_name(image: str) -> str:
+    """A file's digest, else the image's name or a folder's path. Raises UsageError for a file that cannot be read."""
+    return file_digest(Path(image)) if is_file(image) else image
+
+
+def file_digest(path: Path) -> str:
+    """``sha256:...`` of a file, known by size, time and inode later. Raises UsageError where it is not readable."""
+    try:
+        opened = open_plain(path, f"--image {path}", None, by_user=True)
+    except FileNotFoundError as error:
+        raise UsageError(
+            f"--image {path}: no such file or directory; a run is identified by what its image holds, so the file must "
+            "be readable here under the path that the nodes see"
+        ) from error
+    with opened as file, closing(Database(cache_folder())) as known:
+        status = os.fstat(file.fileno())
+        state = f"{status.st_dev}.{status.st_ino} {status.st_size} {status.st_mtime_ns}"
+        name = f"image file {os.path.realpath(path)} {state}".encode(errors="surrogateescape")
+        found = known.get(name)
+        if found is None:
+            digest = hashlib.file_digest(file, "sha256")  # type: ignore[arg-type] # the type of open files lacks readinto
+            found = f"sha256:{digest.hexdigest()}".encode()
+            known.put(name, found)
+    return found.decode()
 
 
 class ClusterMachine(Machine):
@@ -57,8 +92,8 @@ class ClusterMachine(Machine):
         """None: the worker compares the stack with its manifest on every node."""
         return []
 
-    def images(self, backends: object) -> dict[str, str | None]:
-        return dict.fromkeys(backends, self.image_name)  # type: ignore[call-overload]
+    def images(self, backends: Iterable[str]) -> dict[str, str | None]:
+        return dict.fromkeys(backends, self.image_name)
 
     def where(self, backend: str) -> str:
         if self.image is None:
@@ -70,22 +105,14 @@ class ClusterMachine(Machine):
         """What tells the versions of an image is a lock or a file, in which nothing can be installed."""
         if self.image is None:
             return super().lacking(backend, missing)
-        packages = ", ".join(missing)
         pairs = " ".join(f"--stack {package}=VERSION" for package in missing)
-        if self.told is not None:
-            return (
-                f"{backend} needs {packages}, which the image does not have by the file of its stack; take another "
-                f"image, or write that file anew (`suite images stack`), or give {pairs}"
-            )
-        untold = f"{backend} needs the version of {packages}, which {self.where(backend)} does not tell"
+        told = self.where(backend) if self.told is None else "the file of its stack"
+        way = "give --stack FILE with what `suite images stack IMAGE > FILE` writes"
         if is_file(self.image):
-            return (
-                f"{untold}, and there is no {beside(Path(self.image))}: write it, on a machine that has the image the "
-                f"file was made from, with `suite images stack IMAGE --file {self.image}`, or give {pairs}"
-            )
+            way = f"write {beside(Path(self.image))} with `suite images stack IMAGE --file {self.image}`"
         return (
-            f"{untold}: give {pairs}, or --stack FILE with what `suite images stack IMAGE > FILE` writes on a machine "
-            "that has the image"
+            f"{backend} needs the version of {', '.join(missing)}, which {told} does not tell: give {pairs}; or {way} "
+            "on a machine that has the image; or take an image that has them"
         )
 
 
@@ -97,7 +124,7 @@ def cluster_machine(
     image: str | None,
     stack: Mapping[str, str],
     ranks: int,
-    variables: Mapping[str, str] = MappingProxyType({}),
+    variables: Mapping[str, str] | None = None,
     manner: tuple[str, ...] = (),
     stack_file: Path | None = None,
 ) -> ClusterMachine:
@@ -121,7 +148,7 @@ def cluster_machine(
         image_name=image_name,
         given=dict(stack),
         told=_told(image, image_name, stack_file),
-        variables=dict(variables),
+        variables=dict(variables or {}),
         manner=manner,
     )
 
@@ -142,13 +169,11 @@ def pinned(backend: str) -> Mapping[str, str]:
     images = images_of(backend)
     if not images:
         return {}
-    sources = {normal(name): source.version for name, source in images[0].sources.items()}
-    if images[0].lock is None:
-        return sources
-    try:
-        return {**pins_of(Project.of().lock(images[0].lock)), **sources}
-    except (UsageError, OSError):
-        return sources
+    found: dict[str, str] = {}
+    if images[0].lock is not None:
+        with suppress(UsageError, OSError):
+            found = pins_of(Project.of().lock(images[0].lock))
+    return {**found, **{normal(name): source.version for name, source in images[0].sources.items()}}
 
 
 def plan_again(manifest: Manifest, root: Path, runs: int, machine: ClusterMachine) -> Plan:
@@ -156,17 +181,7 @@ def plan_again(manifest: Manifest, root: Path, runs: int, machine: ClusterMachin
     that is known from here: every rank compares its stack with the manifest's."""
     name = manifest.backend.name
     require_same_variables(manifest, machine.variables)
-    known = machine.found_stacks([name])[name]
-    other = [
-        f"{package} {version} (here {known[package]})"
-        for package, version in manifest.stack.items()
-        if known.get(package, version) != version
-    ]
-    if other:
-        raise UsageError(
-            f"the manifest was measured with {', '.join(other)}: name an image or an interpreter with that stack, and "
-            "its versions with --stack where nothing here tells them"
-        )
+    require_same_stack(manifest, {**manifest.stack, **machine.found_stacks([name])[name]}, {})
     machine.require_generation([manifest])
     return rerun_plan(manifest, root, runs, machine.images([name])[name], manner=machine.manner)
 
@@ -174,10 +189,8 @@ def plan_again(manifest: Manifest, root: Path, runs: int, machine: ClusterMachin
 def require_layout(manifest: Manifest, nodes: Sequence[int], devices_per_node: int | None) -> None:
     """Raises UsageError for other numbers than the manifest's."""
     layout = manifest.layout
-    for option, given, own in (
-        ("--nodes", nodes, layout.nodes),
-        ("--gpus-per-node", () if devices_per_node is None else (devices_per_node,), layout.devices_per_node),
-    ):
-        for count in given:
-            if count != own:
-                raise UsageError(f"{option} {count}: the manifest has {own}; leave it out")
+    asked = [("--nodes", count, layout.nodes) for count in nodes]
+    asked.append(("--gpus-per-node", devices_per_node or layout.devices_per_node, layout.devices_per_node))
+    for option, count, own in asked:
+        if count != own:
+            raise UsageError(f"{option} {count}: the manifest has {own}; leave it out")

@@ -7,10 +7,8 @@ a stack that is not the manifest's, ranks that do not reach each other.
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from suite.conduct.cluster.to_do import prepare
 from suite.conduct.planning.plan import make_joint_plan
 from suite.conduct.planning.request import Request
-from suite.launch.cluster.launcher import ClusterLauncher, Document
 from suite.launch.cluster.submission import SMOKE, submission_path
 from suite.spec.base import UsageError
 from suite.spec.catalogue import sizes
@@ -50,11 +48,6 @@ def smoke_plan(
             repeat += 1
         found.append(manifest)
     return tuple(found)
-
-
-def smoke_documents(launcher: ClusterLauncher, manifests: Sequence[Manifest], root: Path) -> list[Document]:
-    """What the scheduler takes for them. Raises UsageError."""
-    return launcher.render(prepare(manifests, launcher), smoke_root(root))
 
 
 def _small(

@@ -1,99 +1,104 @@
 """Runs that were submitted to clusters: how far they are, waiting for them, and making their bundles."""
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
+from suite.bundle.drafts import draft_folder
+from suite.bundle.event_fields import is_moment
+from suite.bundle.files import writing
+from suite.bundle.last_words import end_fields, failure_fields
 from suite.bundle.manifest_file import parse_manifest
 from suite.bundle.record import Record
-from suite.conduct.cluster.collect import collect
-from suite.conduct.cluster.to_do import look
+from suite.bundle.store import Bundle
+from suite.launch.cluster.ending import Transcript, read_streams, run_outcome
 from suite.launch.cluster.registry import find_scheduler
-from suite.launch.cluster.scheduler import SchedulerState
-from suite.launch.cluster.submission import Submission, read_submission, submission_path, submissions
-from suite.spec.base import Frozen, UsageError
+from suite.launch.cluster.scheduler import Gathered, SchedulerEnd, SchedulerState
+from suite.launch.cluster.submission import FOLDER, Submission, read_submission, submission_path, submissions
+from suite.launch.outcome import Outcome
+from suite.spec.base import UsageError
+from suite.spec.terminal import note
 
 #: between two looks at a run; the first ones come sooner
 POLL_SECONDS = 5.0
 #: how long a cluster that has answered before may stay silent while a run is waited for
 PATIENCE_SECONDS = 600.0
+COLLECTED = SchedulerState(phase="over", word="collected")
 _RENDERED = SchedulerState(
     phase="gone", word="rendered", detail="not submitted from here, and the cluster does not know it"
 )
-_COLLECTED = SchedulerState(phase="over", word="collected")
-
-
-class Standing(Frozen):
-    """One run that was submitted, and how far it is."""
-
-    submission: Submission
-    state: SchedulerState
-    collected: bool
-
-    def line(self) -> str:
-        """The run and how far it is."""
-        return f"{self.submission.run_id}: {self.state.word} {self.state.detail}".rstrip()
-
-    def document(self) -> dict[str, Any]:
-        """As ``suite status --json`` prints it."""
-        own = self.submission
-        facts = {"run": own.run_id, "launcher": own.launcher, "submitted": own.submitted, "engine": own.scheduler}
-        return {**facts, "collected": self.collected, **self.state.model_dump(mode="json")}
+_NOT_TAKEN = SchedulerState(phase="gone", word="not taken", detail="the cluster never answered, and does not know it")
 
 
 def chosen(root: Path, run_ids: Sequence[str]) -> list[Submission]:
     """Those that are named, else all. Raises UsageError for unknown ones, DamagedBundle for an impossible manifest."""
-    found = [read_submission(submission_path(root, run_id)) for run_id in run_ids] or list(submissions(root))
+    found = [read_submission(submission_path(root, run_id)) for run_id in run_ids] or submissions(root)
     for each in found:
         parse_manifest(each.manifest.model_dump_json(by_alias=True), f"the manifest of {each.run_id}")
     return found
 
 
-def standing(root: Path, submission: Submission) -> Standing:
-    """Raises UsageError when the cluster cannot be asked."""
-    if (root / submission.run_id).exists():
-        return Standing(submission=submission, state=_COLLECTED, collected=True)
-    state = look(find_scheduler(submission.launcher), submission)
-    if state.phase == "gone" and submission.submitted is None:
-        state = _RENDERED
-    return Standing(submission=submission, state=state, collected=False)
+def look(submission: Submission) -> SchedulerState:
+    """How far a run is by its cluster; ``pending`` while one that gave no answer may still take it. Raises UsageError
+    when it cannot be asked."""
+    scheduler = find_scheduler(submission.launcher)
+    state = scheduler.look(submission)
+    if state.phase != "gone":
+        return state
+    if submission.submitted is None:
+        return _RENDERED
+    if submission.sending is None:
+        return state
+    since, settled = time.time() - submission.submitted, scheduler.settle_seconds
+    if abs(since) >= settled:
+        return _NOT_TAKEN
+    told = f"handed over {since:.0f} s ago without an answer; not taken, if it is unknown after {settled:.0f} s"
+    return SchedulerState(phase="pending", word="sending", detail=told)
 
 
-def asked(root: Path, submission: Submission) -> Standing:
+def standing(root: Path, submission: Submission) -> SchedulerState:
+    """As ``look``; ``COLLECTED`` where it has its bundle."""
+    return COLLECTED if (root / submission.run_id).exists() else look(submission)
+
+
+def asked(root: Path, submission: Submission) -> SchedulerState:
     """The same, with the phase ``unknown`` and the reason where the cluster cannot be asked."""
     try:
         return standing(root, submission)
     except UsageError as error:
-        state = SchedulerState(phase="unknown", word="no answer", detail=str(error))
-        return Standing(submission=submission, state=state, collected=False)
+        return SchedulerState(phase="unknown", word="no answer", detail=str(error))
+
+
+def note_state(submission: Submission, state: SchedulerState) -> None:
+    note(f"{submission.run_id}: {state.line}")
 
 
 def collect_run(root: Path, submission: Submission) -> Record:
     """Make the bundle of a run that is over. Raises UsageError where it is not, or nothing came back."""
-    now = without_hopeless(root, standing(root, submission))
-    if now.collected:
+    now = without_hopeless(root, submission, standing(root, submission))
+    if now == COLLECTED:
         raise UsageError(f"{root / submission.run_id} exists: the run is collected already; nothing is overwritten")
-    if now.state.phase in ("pending", "running"):
+    if now.is_under_way:
         raise UsageError(
-            f"{submission.run_id} is not over: {now.state.word} {now.state.detail}; "
+            f"{submission.run_id} is not over: {now.line}; "
             "wait for it with suite collect --wait, or end it with suite cancel"
         )
     return collect(root, submission, find_scheduler(submission.launcher).gather(submission))
 
 
-def without_hopeless(root: Path, now: Standing) -> Standing:
+def without_hopeless(root: Path, submission: Submission, now: SchedulerState) -> SchedulerState:
     """The same, after a run was ended that can never end well: it would hold its devices until its deadline. Its bundle
     says why. Raises UsageError."""
-    if now.state.phase not in ("pending", "running") or now.state.hopeless is None:
+    if not now.is_under_way or now.hopeless is None:
         return now
-    find_scheduler(now.submission.launcher).cancel(now.submission)
-    return standing(root, now.submission)
+    find_scheduler(submission.launcher).cancel(submission)
+    return standing(root, submission)
 
 
 def wait_until_over(
-    root: Path, submission: Submission, on_change: Callable[[Standing], None], poll_seconds: float = POLL_SECONDS
+    root: Path, submission: Submission, on_change: Callable[[SchedulerState], None], poll_seconds: float = POLL_SECONDS
 ) -> None:
     """Come back when the cluster is done with the run. Raises UsageError when it cannot be asked at first, or later for
     longer than its controller may be busy or away."""
@@ -102,18 +107,76 @@ def wait_until_over(
     give_up = 0.0
     while True:
         now = asked(root, submission)
-        if now.state.phase != "unknown":
+        if now.phase != "unknown":
             give_up = time.monotonic() + PATIENCE_SECONDS
         elif time.monotonic() >= give_up:
-            raise UsageError(now.state.detail)
-        if now.state != before:
+            raise UsageError(now.detail)
+        if now != before:
             on_change(now)
-            before = now.state
+            before = now
         with suppress(UsageError):  # a cluster that does not answer now is asked again
-            if now.state.phase in ("running", "unknown"):
+            now = without_hopeless(root, submission, now)
+            if now.phase in ("running", "unknown"):
                 find_scheduler(submission.launcher).keep(submission)
-            now = without_hopeless(root, now)
-        if now.state.phase in ("over", "gone"):
+        if now.phase in ("over", "gone"):
             return
         time.sleep(pause)
         pause = min(2 * pause, poll_seconds)
+
+
+def collect(root: Path, submission: Submission, gathered: Gathered) -> Record:
+    """Make the bundle of a run that is over, whole or not at all. Raises UsageError when it exists or cannot be
+    written, DamagedBundle when what came back cannot be trusted."""
+    from suite.bundle.derive import derive  # imported when there is something to derive
+
+    path = root / submission.run_id
+    if os.path.lexists(path):
+        raise UsageError(f"{path} exists; nothing is overwritten")
+    ranks = submission.manifest.layout.ranks
+    transcript = read_streams(gathered.streams, ranks)
+    gathered = gathered._replace(end=_with_times(gathered.end, transcript))
+    outcome = run_outcome(ranks, gathered, transcript)
+    draft = root / FOLDER / submission.run_id
+    with writing(path):
+        draft.parent.mkdir(parents=True, exist_ok=True)
+    with writing(path), draft_folder(draft) as drafts:
+        bundle = Bundle.create(drafts, submission.manifest)
+        _write_output(bundle, transcript)
+        bundle.write_environment(submission.environment)
+        _write_driver(bundle, submission, gathered, outcome)
+        record = derive(bundle)
+        bundle.write_record(record)
+        bundle.path.rename(path)
+        drafts.rmdir()
+    return record
+
+
+def _with_times(end: SchedulerEnd, transcript: Transcript) -> SchedulerEnd:
+    """Times that a scheduler has forgotten are taken from the run's own output."""
+    own_times = {event["kind"]: event.get("time") for event in transcript.own}
+    times = {"started": end.started or own_times.get("batch"), "ended": end.ended or own_times.get("batch_end")}
+    return end.model_copy(
+        update={name: float(time) for name, time in times.items() if time is not None and is_moment(time)}
+    )
+
+
+def _write_output(bundle: Bundle, transcript: Transcript) -> None:
+    found = {f"events/rank-{rank}.jsonl": lines for rank, lines in transcript.events.items()}
+    found |= {f"logs/{name}.log": lines for name, lines in transcript.logs.items() if lines}
+    for name, lines in found.items():
+        path = bundle.path / name
+        with writing(path), path.open("wb") as file:
+            file.writelines(lines)
+
+
+def _write_driver(bundle: Bundle, submission: Submission, gathered: Gathered, outcome: Outcome) -> None:
+    """The driver's events as a driver that stayed would have written them, at the scheduler's own times."""
+    ended = gathered.end.ended or time.time()
+    started = gathered.end.started or submission.submitted or ended
+    failure = outcome.failure
+    with bundle.driver_events() as log:
+        launch = {"launcher": submission.launcher, "ranks": submission.job.ranks, "pid": os.getpid()}
+        log.write("launch", time=started, schema="suite/events/1", **launch)
+        if failure is not None:
+            log.write("failure", time=ended, **failure_fields(failure))
+        log.write("end", time=ended, **end_fields(outcome, submission.job.ranks))

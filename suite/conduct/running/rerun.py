@@ -188,8 +188,8 @@ def require_same_stack(manifest: Manifest, found: Mapping[str, str], code: Mappi
     other += [f"other code of {package}" for package in others]
     if other:
         raise UsageError(
-            f"the manifest was measured with {', '.join(other)}: install that stack and name it with --python, "
-            "or measure this one with `suite run`"
+            f"the manifest was measured with {', '.join(other)}: name an interpreter with that stack (--python), or "
+            "for a cluster an image (--image) and its versions (--stack); or measure this one with `suite run`"
         )
 
 

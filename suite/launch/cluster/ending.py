@@ -14,10 +14,6 @@ from suite.launch.outcome import Failure, Outcome
 from suite.launch.stream import EVENT_PREFIX, parse_event
 from suite.launch.traces import TAIL_BYTES, finite, iteration_of, parse_reports, phase_of, printable_lines
 
-PIECE = "piece"
-#: kinds of events that are not a rank's, but of whoever started the ranks
-OWN_KINDS = frozenset(("batch", "batch_end", "outcome"))
-
 
 @dataclass
 class Transcript:
@@ -34,11 +30,9 @@ class Transcript:
 
 
 def read_streams(streams: Iterable[Stream], ranks: int) -> Transcript:
-    """Sort the lines of all streams.
-
-    Events are identified by rank and seq: one that comes twice counts once, what follows a gap or an event that came
-    twice and not alike (two processes are that rank) is left out and noted, and half a line is log.
-    """
+    """Sort the lines of all streams. Events are identified by rank and seq: one that comes twice counts once, what
+    follows a gap or an event that came twice and not alike (two processes are that rank) is left out and noted, and
+    half a line is log."""
     sorting = _Sorting(ranks)
     for stream in streams:
         log = sorting.transcript.logs.setdefault(stream.name, [])
@@ -64,14 +58,14 @@ class _Sorting:
         self._pieces: dict[tuple[int, int], dict[int, dict[str, Any]]] = {}
 
     def take(self, event: dict[str, Any], line: bytes) -> None:
-        if event["kind"] in OWN_KINDS:
+        if event["kind"] in ("batch", "batch_end"):
             self.transcript.own.append(event)
             return
         rank, seq = event.get("rank"), event.get("seq")
         if type(rank) is not int or type(seq) is not int or rank not in self._seen or seq < 0:
             kind = str(event["kind"])[:40]
             self.transcript.notes.append(f"an event of kind {kind!r} names no rank of this run and was left out")
-        elif event["kind"] == PIECE:
+        elif event["kind"] == "piece":
             if type(event.get("part")) is int:
                 self._pieces.setdefault((rank, seq), {}).setdefault(event["part"], event)
         else:
@@ -169,8 +163,7 @@ def run_outcome(ranks: int, gathered: Gathered, transcript: Transcript) -> Outco
     ranks_seen = {rank: _rank(transcript.events.get(rank, [])) for rank in range(ranks)}
     rank_ends = tuple(_rank_ends(ranks_seen, _rows(streams, transcript), streams, end))
     codes = {each.rank: each.exit_code for each in rank_ends}
-    phase, iteration = _last_seen(transcript.events.get(0, []))
-    last_seen = {"phase": phase, "iteration": iteration}
+    last_seen = _last_seen(transcript.events.get(0, []))
     elapsed = end.ended - end.started if end.started and end.ended and end.ended > end.started else 0.0
     if end.status == "interrupted":
         failure = (end.verdict or Failure(kind="interrupted")).model_copy(update=last_seen)
@@ -180,7 +173,7 @@ def run_outcome(ranks: int, gathered: Gathered, transcript: Transcript) -> Outco
     ends = (*rank_ends, *_stream_ends(ranks_seen, streams, end, transcript))
     verdict = end.verdict or (_cut_off(ranks_seen) if end.status == "ok" else None)
     verdict = verdict and verdict.model_copy(update=last_seen)
-    whole = RunEnd(ranks=ends, verdict=verdict, proven=end.proven, phase=phase, iteration=iteration)
+    whole = RunEnd(ranks=ends, verdict=verdict, proven=end.proven, **last_seen)
     failure = classify(whole, (*PATTERNS, *patterns))
     failure = failure.model_copy(update={"evidence": (*failure.evidence, *transcript.notes)})
     return Outcome(status="failed", exit_codes=codes, elapsed_seconds=elapsed, failure=failure)
@@ -211,10 +204,10 @@ def _rank(lines: list[bytes]) -> _Rank:
     )
 
 
-def _last_seen(lines: list[bytes]) -> tuple[str | None, int | None]:
+def _last_seen(lines: list[bytes]) -> dict[str, Any]:
     events = (event for event in map(json.loads, reversed(lines)) if phase_of(event) is not None)
     last: dict[str, Any] = next(events, {})
-    return phase_of(last), iteration_of(last)
+    return {"phase": phase_of(last), "iteration": iteration_of(last)}
 
 
 def _rows(streams: tuple[Stream, ...], transcript: Transcript) -> dict[int, FailedRank]:

@@ -2,7 +2,6 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from shlex import quote
 from typing import Any, ClassVar, NamedTuple
@@ -17,21 +16,19 @@ from suite.spec.manifest import Manifest
 EVENTS_ON_OUTPUT = {"SUITE_EVENTS_ON_STDOUT": "all"}
 
 
-@dataclass(frozen=True)
-class NodeSetup:
+class NodeSetup(NamedTuple):
     """What the ranks find on every node, as the user gave it."""
 
     python: str
     image: str | None = None
-    env: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = {}
     mounts: tuple[Mount, ...] = ()
 
 
 def by_digest_note(image: str) -> tuple[str, ...]:
     """A note where an image is named by what may mean another one tomorrow."""
-    if "@sha256:" in image:
-        return ()
-    return (f"{image} is not named by digest; what it holds may change between runs",)
+    told = f"{image} is not named by digest; what it holds may change between runs"
+    return () if "@sha256:" in image else (told,)
 
 
 class Document(NamedTuple):
@@ -54,17 +51,14 @@ class ClusterLauncher(ABC):
     image_python: ClassVar[str] = PYTHON
     #: what `suite submit --output --json` calls its documents
     documents: ClassVar[str] = "documents"
-    #: end of a rendered file's name, and the command line that takes the file
+    #: end of a rendered file's name, the command line that takes the file, and what is between printed documents
     suffix: ClassVar[str]
     command: ClassVar[str]
-    #: between documents that are printed one after the other
     separator: ClassVar[str] = ""
     #: `suite submit` waits for each run and collects it, unless --detach is given; otherwise it submits all and returns
     waits: ClassVar[bool] = False
-
     #: its cluster can keep runs back until others have ended well; of one that does not wait
     chains: ClassVar[bool] = False
-
     #: for the user to know, a line each
     notes: tuple[str, ...] = ()
     #: how ranks are started, in a word of lower-case letters and digits, and bound: ``srun cpu-bind=cores``; null
@@ -83,10 +77,8 @@ class ClusterLauncher(ABC):
     @property
     def manner(self) -> tuple[str, ...]:
         """What a run's id says of ``starter``."""
-        if self.starter is None:
-            return ()
-        first, _, more = self.starter.partition(" ")
-        return (first, digest(self.starter)[:6]) if more else (first,)
+        first, _, more = (self.starter or "").partition(" ")
+        return (first, digest(self.starter)[:6]) if more else (first,) if first else ()
 
     def connect(self) -> None:  # noqa: B027 (most schedulers are reached by their commands)
         """Reach the cluster before anything is rendered for it. Raises UsageError."""
@@ -97,8 +89,7 @@ class ClusterLauncher(ABC):
 
     @abstractmethod
     def render(self, submissions: Sequence[Submission], root: Path) -> list[Document]:
-        """The documents of these runs of the results folder ``root``. Raises UsageError where the scheduler cannot run
-        a job as the options ask."""
+        """The documents of these runs of the results folder ``root``. Raises UsageError for what it cannot run."""
 
     def announced(self, document: Document, token: str) -> Document:
         """With what the scheduler will find this attempt by, whatever becomes of the answer: written down before it is
@@ -107,11 +98,9 @@ class ClusterLauncher(ABC):
 
     @abstractmethod
     def submit(self, document: Document, earlier: Sequence[Submission]) -> tuple[Submission, ...]:
-        """Hand an announced document to the cluster; its submissions, with what the scheduler calls them.
-
-        ``earlier``: what was submitted of these runs before, for the scheduler to clear away. Raises UsageError, and
-        leaves nothing in the cluster, where it is refused; Unanswered where that cannot be told.
-        """
+        """Hand an announced document to the cluster; its submissions, with what the scheduler calls them. ``earlier``:
+        what was submitted of these runs before, for the scheduler to clear away. Raises UsageError, and leaves nothing
+        in the cluster, where it is refused; Unanswered where that cannot be told."""
 
     @abstractmethod
     def where(self, submission: Submission) -> str:

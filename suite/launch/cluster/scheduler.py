@@ -30,6 +30,14 @@ class SchedulerState(Frozen):
         default=None, description="why a run that is not over can never end well: it may be cancelled, which keeps why"
     )
 
+    @property
+    def is_under_way(self) -> bool:
+        return self.phase in ("pending", "running")
+
+    @property
+    def line(self) -> str:
+        return f"{self.word} {self.detail}".rstrip()
+
 
 class Stream(NamedTuple):
     """One output of the run, line by line, without what a log collector puts before each line."""

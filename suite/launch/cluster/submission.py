@@ -1,7 +1,6 @@
 """What was submitted to a cluster: all that is needed to find a run there and to make its bundle, in one small file."""
 
 import os
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -10,7 +9,7 @@ from pydantic import ConfigDict, Field, ValidationError
 from pydantic_core import from_json
 
 from suite.launch.job import Job
-from suite.spec.base import UsageError
+from suite.spec.base import UsageError, first_line
 from suite.spec.fields import Declaring, Later
 from suite.spec.foreign import read_text
 from suite.spec.lengths import lengths_as_text
@@ -99,60 +98,51 @@ def replace_file(path: Path, text: str) -> None:
         raise UsageError(f"cannot write {path}: {(error.strerror or str(error)).lower()}") from error
 
 
-def forget_submission(root: Path, run_id: str) -> None:
-    """Take back what ``write_submission`` wrote, and its folder when nothing else is in it."""
-    path = submission_path(root, run_id)
-    path.unlink(missing_ok=True)
-    for folder in (path.parent, root):
-        try:
-            folder.rmdir()
-        except OSError:
-            return
-
-
 def read_submission(path: Path) -> Submission:
     """Of whoever handed the results folder in. Raises UsageError when there is none or it cannot be used."""
     try:
         text = read_text(path, str(path))
-        body = from_json(text)
-        if isinstance(body, dict) and lengths_as_text(body.get("manifest")) is not None:
-            raise UsageError(f"{path} is no submission: its lengths are text, which would have a file read")
-        told = body.get("schema", SUBMISSION_SCHEMA) if isinstance(body, dict) else SUBMISSION_SCHEMA
-        if told != SUBMISSION_SCHEMA:
-            raise UsageError(f"{path} is no submission: {not_read('it', told, SUBMISSION_SCHEMA)}")
-        found = Submission.model_validate_json(text)
     except FileNotFoundError as error:
         raise UsageError(f"{path.stem} was not submitted from {path.parent.parent} (no {path})") from error
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        raise UsageError(f"{path} is no submission: {f'{where}: ' if where else ''}{first['msg']}") from error
-    except UsageError:
-        raise
-    except (ValueError, OverflowError) as error:  # no JSON, a number beyond all others
-        raise UsageError(f"{path} is no submission: {' '.join(str(error).split())[:200]}") from error
-    return _of_here(found, path)
+    try:
+        body = from_json(text)
+        given = body if isinstance(body, dict) else {}
+        if lengths_as_text(given.get("manifest")) is not None:
+            raise ValueError("its lengths are text, which would have a file read")
+        if (told := given.get("schema", SUBMISSION_SCHEMA)) != SUBMISSION_SCHEMA:
+            raise ValueError(not_read("it", told, SUBMISSION_SCHEMA))
+        return _of_here(Submission.model_validate_json(text), path)
+    except (ValueError, OverflowError) as error:  # also no JSON, and a number beyond all others
+        why = first_line(error) if isinstance(error, ValidationError) else " ".join(str(error).split())[:200]
+        raise UsageError(f"{path} is no submission: {why}") from error
 
 
 def _of_here(found: Submission, path: Path) -> Submission:
     """With files beside its own wherever it says that they are: the folder may have been moved, or made up.
 
-    Raises UsageError where it is of another run than the one that its file is named after.
+    Raises ValueError where it is of another run than the one that its file is named after.
     """
     for run_id in (found.run_id, found.job.name):
         if run_id != path.stem or not SAFE_ID.fullmatch(run_id):
-            raise UsageError(f"{path} is no submission of {path.stem}: it is of {ascii(run_id)[:90]}")
-    names = {name: os.path.basename(place) for name in FILES if isinstance(place := found.scheduler.get(name), str)}
-    wrong = next((name for name, last in names.items() if last in ("", ".", "..") or "\0" in last), None)
-    if wrong is not None:
-        raise UsageError(f"{path}: its {wrong} names no file")
-    folder = os.path.realpath(path.parent)
-    return found.with_scheduler(**{name: os.path.join(folder, last) for name, last in names.items()})
+            raise ValueError(f"it is of {ascii(run_id)[:90]}")
+    moved = {}
+    for name in FILES:
+        if isinstance(place := found.scheduler.get(name), str):
+            last = os.path.basename(place)
+            if last in ("", ".", "..") or "\0" in last:
+                raise ValueError(f"its {name} names no file")
+            moved[name] = os.path.join(os.path.realpath(path.parent), last)
+    return found.with_scheduler(**moved)
 
 
-def submissions(root: Path) -> Iterator[Submission]:
+def submitted_ids(root: Path) -> list[str]:
+    """Ids of the runs that were submitted from a results folder; nothing else is read."""
+    return sorted(path.stem for path in (root / FOLDER).glob("*.json") if not path.name.startswith("."))
+
+
+def submissions(root: Path) -> list[Submission]:
     """All that were handed over from a results folder, oldest first. Raises UsageError for what is no folder."""
     if root.exists() and not root.is_dir():
         raise UsageError(f"{root} is not a folder")
-    found = [read_submission(path) for path in (root / FOLDER).glob("*.json") if not path.name.startswith(".")]
-    return iter(sorted(found, key=lambda each: (each.submitted or 0.0, each.run_id)))
+    found = [read_submission(submission_path(root, run_id)) for run_id in submitted_ids(root)]
+    return sorted(found, key=lambda each: (each.submitted or 0.0, each.run_id))

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from urllib3 import HTTPResponse
 
 ASK_SECONDS = (5, 30)  # to connect, to answer
-_MOST_LOG_BYTES = 1 << 20
 #: to connect to a log that is followed, and how long that may be silent; at once read of it
 _SILENT_SECONDS, _PIECE_BYTES = (5, 60), 1 << 16
 _PATCH, _JSON = "application/merge-patch+json", "application/json"
@@ -36,6 +35,16 @@ _WHERE = {
 }
 #: what a run is made of
 KINDS = frozenset(_WHERE) - {"Pod", "Event", "ResourceQuota"}
+
+#: what to do, by status and a word of the server's
+_ADVICE = (
+    (401, "", "; log in again"),
+    (403, "exceeded quota", "; ask for less, or for a larger quota"),
+    (403, "", "; you may not do this: the rights that it takes are in docs/kubernetes.md"),
+    (404, "namespaces ", "; make it, or name another with --namespace"),
+    (404, "", "; install what brings it, or choose another --variant"),
+    (409, "", "; collect or cancel that run first"),
+)
 
 
 class Refused(UsageError):
@@ -81,19 +90,13 @@ class Cluster:
     ) -> Iterator[bytes]:
         """What a container printed, piece by piece, each line behind its moment; nothing where it never started.
 
-        All of it, or what came from the second of ``since`` on; with ``tail_lines`` at most a mebibyte of that, or so
-        many last lines. With ``follows`` also what comes, until the container ends or says nothing for a while, over
-        what its node cuts meanwhile. Raises Refused where its node cannot be asked, Unanswered where it breaks off.
+        All of it, or what came from the second of ``since`` on, or so many last lines. With ``follows`` also what
+        comes, until the container ends or says nothing for a while, over what its node cuts meanwhile. Raises Refused
+        where its node cannot be asked, Unanswered where it breaks off.
         """
-        how = {
-            "container": container,
-            "timestamps": "true",
-            "sinceTime": since,
-            "tailLines": tail_lines if since is None else None,
-            "limitBytes": None if tail_lines is None else _MOST_LOG_BYTES,
-            "follow": "true" if follows else None,
-        }
-        query = [(name, str(value)) for name, value in how.items() if value]
+        how = {"sinceTime": since, "tailLines": tail_lines, "follow": "true" if follows else None}
+        query = [("container", container), ("timestamps", "true")]
+        query += [(name, str(value)) for name, value in how.items() if value]
         seconds = _SILENT_SECONDS if follows else ASK_SECONDS
         with (
             _unless_status(400, 404),
@@ -193,31 +196,12 @@ def _api_errors(cluster: Cluster, call: str) -> Iterator[None]:
     try:
         yield
     except ApiException as error:
-        raise _refused(cluster, call, error) from error
+        status, message = int(error.status or 0), _message(error)
+        advice = next((then for code, word, then in _ADVICE if code == status and word in message), "")
+        where = f"namespace {cluster.namespace} of {cluster.server}"
+        raise Refused(f"{where} refuses {call}: {message}{advice}", status, message) from error
     except (HTTPError, OSError) as error:
         raise Unanswered(f"the cluster at {cluster.server} does not answer: {_line(error)}") from error
-
-
-def _refused(cluster: Cluster, call: str, error: "ApiException") -> Refused:
-    message = _message(error)
-    where = f"namespace {cluster.namespace} of {cluster.server}"
-    text = f"{where} refuses {call}: {message}"
-    if error.status == 401:
-        text = f"{cluster.server} does not know you: log in again ({message})"
-    elif error.status == 403 and "exceeded quota" in message:
-        text = f"the quota of {where} does not allow it: {message}"
-    elif error.status == 403:
-        text = f"you may not do this in {where}: {message}"
-    elif error.status == 404 and message.startswith("namespaces "):
-        text = (
-            f"there is no namespace {cluster.namespace} at {cluster.server}; make it, or name another with --namespace"
-        )
-    elif error.status == 404 and call.startswith("POST"):
-        kind = call.rpartition(" ")[2]
-        text = f"{cluster.server} does not know {kind}: install what brings it, or choose another --variant"
-    elif error.status == 409:
-        text = f"{message} in {where}: collect or cancel that run first"
-    return Refused(text, int(error.status or 0), message)
 
 
 def _message(error: "ApiException") -> str:

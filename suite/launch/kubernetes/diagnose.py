@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from suite.launch.classify import PATTERNS, strongest
 from suite.launch.cluster.scheduler import SchedulerEnd
-from suite.launch.kubernetes.pods import Pod, RunEnd, integer, moment, part, parts, sentence, text
+from suite.launch.kubernetes.pods import UNSEEN, Pod, RunEnd, integer, moment, part, parts, sentence, text
 from suite.launch.outcome import EndStatus, Failure, FailureKind
 from suite.launch.processes import signed
 
@@ -16,8 +16,6 @@ _PULL = re.compile(
 _CANNOT_START = re.compile(
     r"Create(Pod)?(Container|Sandbox)(Config)?Error|RunContainerError|StartError|ContainerCannotRun|CrashLoopBackOff"
 )
-#: what containerd says of a container that ended while it was away, and a kubelet of one that it no longer finds
-_UNSEEN = ("Unknown", "ContainerStatusUnknown")
 _STORAGE = re.compile(r"ephemeral.storage|EmptyDir|nodefs|imagefs|inodes", re.IGNORECASE)
 _LOST = re.compile(r"NodeLost|NodeShutdown|NodeAffinity|Shutdown|Terminated|Preempting")
 #: a pull that no later try mends: at once, or after some tries; any other gets longer
@@ -46,19 +44,13 @@ class Finding(NamedTuple):
 def scheduler_end(
     pods: list[Pod], end: RunEnd | None, nodes: int, warnings: Sequence[str] = (), cancelled: bool = False
 ) -> SchedulerEnd:
-    """What the cluster itself reports of a run that is over.
-
-    ``end``: what the run's own object says, ``None`` where that is gone. ``nodes``: how many pods there should be.
-    ``warnings``: what the cluster complained of, as ``reason: message``.
-    """
-    findings = sorted(finding for pod in pods for finding in _of_pod(pod))
-    findings += [*_of_run(end, pods, nodes), *_of_deleted(pods)]
-    if not any(pod.ended() for pod in pods):
-        findings = sorted([*findings, *_of_warnings(warnings)])
+    """What the cluster itself reports of a run that is over. ``end``: what the run's own object says, ``None`` where
+    that is gone. ``nodes``: how many pods there should be. ``warnings``: of the cluster, as ``reason: message``."""
+    findings = sorted(_findings(pods, end, nodes, warnings))
     is_done = len(pods) >= nodes and all(pod.phase == "Succeeded" for pod in pods)
     succeeded = end.succeeded if end is not None else is_done if pods else None
     status: EndStatus | None = None if succeeded is None else "ok" if succeeded else "failed"
-    if status == "failed" and len(pods) >= nodes and all(pod.phase == "Succeeded" or _is_unseen(pod) for pod in pods):
+    if status == "failed" and len(pods) >= nodes and all(pod.phase == "Succeeded" or pod.is_unseen for pod in pods):
         status = None  # their output tells: ranks that said that all is well have done their work
     verdict = None
     if cancelled:
@@ -69,7 +61,7 @@ def scheduler_end(
     codes = {
         pod.stream: integer(pod.ended(), "exitCode")
         for pod in pods
-        if pod.role not in _NOT_OF_RANKS and not (pod.is_deleted or _is_unseen(pod))
+        if pod.role not in _NOT_OF_RANKS and not (pod.is_deleted or pod.is_unseen)
     }
     begun, ended = ([moment(text(pod.ended(), name)) for pod in pods] for name in ("startedAt", "finishedAt"))
     return SchedulerEnd(
@@ -82,10 +74,35 @@ def scheduler_end(
     )
 
 
+def _findings(pods: list[Pod], end: RunEnd | None, nodes: int, warnings: Sequence[str]) -> Iterator[Finding]:
+    for pod in pods:
+        yield from _of_pod(pod)
+    if end is not None and "DeadlineExceeded" in end.message:
+        yield Finding(5, "timeout", end.message)
+    elif end is not None and "ValidationFailed" in end.message:
+        yield Finding(2, "config", end.message)
+    elif end is not None and not end.succeeded and len(pods) < nodes:
+        gone = sorted(set(range(nodes)) - {pod.number for pod in pods})
+        yield Finding(6, "rank_lost", f"the pod of node {', '.join(map(str, gone))} is gone")
+    # a controller deletes the others of a run of which a pod failed by itself
+    if not any(pod.phase == "Failed" and not pod.is_deleted for pod in pods):
+        for pod in pods:
+            if pod.is_deleted and pod.phase != "Succeeded":
+                yield Finding(6, "rank_lost", f"pod {pod.name} was deleted")
+    # it may have deleted the pods that would say why none ever ran; of a run that began warnings are history
+    for warning in () if any(pod.ended() for pod in pods) else warnings:
+        if warning.startswith("FailedScheduling") and _GPU.search(warning):
+            yield Finding(2, "gpu_unavailable", warning)
+        elif warning.startswith("FailedCreate:"):
+            yield Finding(2, "config", warning)
+        elif _PULL.search(warning) or "Failed to pull image" in warning:
+            yield Finding(1, "image_pull", warning)
+
+
 def _of_pod(pod: Pod) -> Iterator[Finding]:
     name, reason, message = f"pod {pod.name}", text(pod.body, "status", "reason"), text(pod.body, "status", "message")
     line = f"{name}: {sentence(reason, message)}"
-    for one in pod.statuses():
+    for one in pod.statuses:
         yield from _of_container(name, one)
     if reason == "Evicted":
         by_memory = "memory" in message and not _STORAGE.search(message)
@@ -97,7 +114,7 @@ def _of_pod(pod: Pod) -> Iterator[Finding]:
         yield Finding(5, "timeout", line)
     elif _LOST.search(reason):
         yield Finding(3, "rank_lost", line)
-    for condition in pod.conditions():
+    for condition in parts(pod.body, "status", "conditions"):
         if text(condition, "type") == "DisruptionTarget" and text(condition, "status") == "True":
             words = sentence(text(condition, "reason") or "disrupted", text(condition, "message"))
             yield Finding(3, "rank_lost", f"{name}: {words}")
@@ -106,17 +123,12 @@ def _of_pod(pod: Pod) -> Iterator[Finding]:
         yield Finding(4, "gpu_unavailable" if _GPU.search(waiting) else "timeout", f"{name} waited: {waiting}")
 
 
-def _is_unseen(pod: Pod) -> bool:
-    """Whether its exit code is a word for one that nobody knows."""
-    return text(pod.ended(), "reason") in _UNSEEN
-
-
 def _of_container(pod: str, status: dict[str, Any]) -> Iterator[Finding]:
     ended = part(status, "state", "terminated") or part(status, "lastState", "terminated")
     container = f"{pod}: container {text(status, 'name')} ended"
     if text(ended, "reason") == "OOMKilled":
         yield Finding(0, "oom_host", f"{container} with OOMKilled, exit code {integer(ended, 'exitCode')}")
-    if text(ended, "reason") in _UNSEEN:
+    if text(ended, "reason") in UNSEEN:
         yield Finding(5, "rank_lost", f"{container} while its runtime was away ({text(ended, 'reason')})")
     for one in (part(status, "state", "waiting"), ended):
         reason, message = text(one, "reason"), text(one, "message")
@@ -137,43 +149,10 @@ def hopeless(pods: Sequence[Pod], now: float, warnings: Sequence[str] = ()) -> s
         started = moment(text(pod.body, "status", "startTime"))
         waited = 0.0 if started is None else now - started
         tried = f'Failed to pull image "{text(parts(pod.body, "spec", "containers")[0], "image")}"'
-        for status in pod.statuses():
+        for status in pod.statuses:
             reason, message = (text(status, "state", "waiting", word) for word in ("reason", "message"))
             told = [message, *(warning for warning in warnings if tried in warning)]
             patience = _SOME_TRIES_SECONDS if any(map(_NOT_TO_BE_HAD.search, told)) else _PULL_SECONDS
             if _NEVER_PULLED.search(reason) or (_PULL.search(reason) and waited > patience):
                 return f"pod {pod.name} has no image: {sentence(reason, message)}"
     return None
-
-
-def _of_run(end: RunEnd | None, pods: list[Pod], nodes: int) -> Iterator[Finding]:
-    """What the run's own object adds where the pods say nothing better."""
-    if end is None:
-        return
-    if "DeadlineExceeded" in end.message:
-        yield Finding(5, "timeout", end.message)
-    elif "ValidationFailed" in end.message:
-        yield Finding(2, "config", end.message)
-    elif not end.succeeded and len(pods) < nodes:
-        gone = sorted(set(range(nodes)) - {pod.number for pod in pods})
-        yield Finding(6, "rank_lost", f"the pod of node {', '.join(map(str, gone))} is gone")
-
-
-def _of_deleted(pods: list[Pod]) -> Iterator[Finding]:
-    """Pods that somebody deleted, where none failed by itself: a controller deletes the others of a failed run."""
-    if any(pod.phase == "Failed" and not pod.is_deleted for pod in pods):
-        return
-    for pod in pods:
-        if pod.is_deleted and pod.phase != "Succeeded":
-            yield Finding(6, "rank_lost", f"pod {pod.name} was deleted")
-
-
-def _of_warnings(warnings: Sequence[str]) -> Iterator[Finding]:
-    """Why no pod ever ran, when its controller has deleted the pods that would say so."""
-    for warning in warnings:
-        if warning.startswith("FailedScheduling") and _GPU.search(warning):
-            yield Finding(2, "gpu_unavailable", warning)
-        elif warning.startswith("FailedCreate:"):
-            yield Finding(2, "config", warning)
-        elif _PULL.search(warning) or "Failed to pull image" in warning:
-            yield Finding(1, "image_pull", warning)

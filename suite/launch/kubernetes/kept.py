@@ -1,4 +1,4 @@
-"""What the pods of a run printed, kept on this machine while somebody waits for the run.
+"""What the pods of a run printed, kept on this machine while somebody waits for the run or looks at its logs.
 
 A kubelet cuts the log of a container at some size (usually 10 MiB) and shows only what came after the cut, and a
 deleted pod takes its log with it. So a driver that waits reads what is there, and follows what comes, over cuts too.
@@ -20,18 +20,16 @@ from threading import Thread
 from typing import Any, BinaryIO, NamedTuple
 
 from suite.launch.cluster.scheduler import Unanswered
-from suite.launch.cluster.submission import FOLDER, replace_file
-from suite.launch.kubernetes.client import Cluster, Refused
-from suite.launch.kubernetes.pods import Pod, read_pods
-from suite.launch.stream import without_events
+from suite.launch.cluster.submission import FOLDER
+from suite.launch.kubernetes.client import Cluster
+from suite.launch.kubernetes.pods import Pod
+from suite.launch.stream import read_on
 from suite.spec import foreign
 from suite.spec.base import UsageError
 
 #: as the API writes the moment before a line: seconds, as many digits of the rest as there are, and the zone, which is
 #: that of the node where its container runtime does not write UTC
 STAMP = re.compile(rb"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d) ")
-#: most lines of a pod are events, which are not shown
-_EVENTS_A_LINE, _MOST_LINES = 20, 20_000
 #: those of older versions hold the logs of all pods too
 _MOST_SNAPSHOT_BYTES = 4 << 30
 
@@ -50,11 +48,6 @@ def spool_path(root: Path, run_id: str) -> Path:
     return root / FOLDER / f"{run_id}.kept"
 
 
-def write_snapshot(path: Path, snapshot: Snapshot) -> None:
-    """Keep it, replacing an older one. Raises UsageError when it cannot be written."""
-    replace_file(path, json.dumps(snapshot._asdict()))
-
-
 def read_snapshot(path: Path) -> Snapshot | None:
     """``None`` where nothing was kept. Raises UsageError when it cannot be used."""
     try:
@@ -62,42 +55,13 @@ def read_snapshot(path: Path) -> Snapshot | None:
         return Snapshot(body["run"], body["pods"], body["warnings"], body.get("given_up") is True)
     except FileNotFoundError:
         return None
-    except foreign.Unreadable as error:
-        raise UsageError(f"{error}; delete it") from error
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise UsageError(f"{path} cannot be used: {error}; delete it") from error
 
 
-def printed_since(cluster: Cluster, pod: Pod, place: dict[str, Any], lines: int) -> list[bytes]:
-    """What a pod printed since the last call with this ``place``, at first its last lines; nothing where its node
-    cannot be asked now."""
-    last = place.get(pod.name, b"")
-    most = min(_EVENTS_A_LINE * lines, _MOST_LINES)
-    try:
-        printed = [*BytesIO(b"".join(cluster.log(pod.name, pod.container, _since(last), most)))]
-    except Refused as error:
-        if error.status < 500:
-            raise
-        return []
-    new = _new_lines(printed, last)
-    if new:
-        place[pod.name] = new[-1]
-    shown = without_events(_without_moments(new))
-    return shown if last else shown[-lines:]
-
-
-def kept_lines(kept: Snapshot, spool: Path, place: dict[str, Any], lines: int) -> list[tuple[str, list[bytes]]]:
-    """The same of a run whose pods are gone: all there is, once."""
-    if place.get("kept"):
-        return []
-    place["kept"] = True
-    streams = dict.fromkeys(pod.stream for pod in read_pods(kept.pods))
-    return [(name, without_events(BytesIO(read_kept(spool, name)))[-lines:]) for name in streams]
-
-
 _STREAM = re.compile(r"[a-z0-9][a-z0-9.-]{0,252}")
-#: of one pod, while the run goes on, and in all
-MOST_BYTES, MOST_AT_END_BYTES = 1 << 30, 2 << 30
+#: of one pod
+MOST_BYTES = 2 << 30
 #: of the end of a file, in which its last line is looked for: a container runtime cuts lines at 16 KiB
 _TAIL_BYTES = 1 << 20
 #: how long a log may still be followed when its pod is over, and another driver may hold its file
@@ -135,11 +99,16 @@ def end_of_printed(cluster: Cluster, spool: Path, pod: Pod) -> None:
             _add(cluster, path, file, pod, at_end=True)
 
 
+def show_kept(spool: Path, place: dict[str, Any], lines: int) -> list[tuple[str, list[bytes]]]:
+    """As ``Scheduler.printed``, of what was kept."""
+    return [(name, _without_moments(read_on(path, place, lines))) for name, path in kept_streams(spool)]
+
+
 def read_kept(spool: Path, stream: str) -> bytes:
     """All that was kept of a stream, without moments. Raises UsageError."""
     path = _path(spool, stream)
     try:
-        data = foreign.read_bytes(path, str(path), MOST_AT_END_BYTES + _TAIL_BYTES)
+        data = foreign.read_bytes(path, str(path), MOST_BYTES + _TAIL_BYTES)
     except FileNotFoundError:
         return b""
     return b"".join(_without_moments(BytesIO(data)))
@@ -163,6 +132,7 @@ def kept_streams(spool: Path) -> list[tuple[str, Path]]:
 
 def forget_kept(spool: Path) -> None:
     """Before another attempt of the run."""
+    spool.unlink(missing_ok=True)
     for _, path in kept_streams(spool):
         _FOLLOWERS.pop(path, None)
         path.unlink(missing_ok=True)
@@ -200,7 +170,7 @@ def _add(cluster: Cluster, path: Path, file: BinaryIO, pod: Pod, at_end: bool) -
     """What its node has of a pod and this file has not; at the end also over answers that break off, and half a line.
     Raises Refused, and Unanswered where answers break off again and again."""
     broken = 0
-    while (most := MOST_AT_END_BYTES - _size(file)) > 0:
+    while (most := MOST_BYTES - _size(file)) > 0:
         last, answer = _last_line(path, file), BytesIO()
         error: Unanswered | None = None
         try:
@@ -227,13 +197,12 @@ def _follow(cluster: Cluster, path: Path, pod: Pod) -> None:
     with suppress(UsageError, OSError), _held(path) as file:
         if file is None:
             return
-        last = _last_line(path, file)
-        before, rest = _moment(last), b""
+        last, rest = _last_line(path, file), b""
+        before = _moment(last)
         for piece in cluster.log(pod.name, pod.container, _since(last), follows=True):
             whole, newline, rest = (rest + piece).rpartition(b"\n")
-            lines = BytesIO(whole + newline)
             # those of the second in which the last one was kept come once more
-            file.writelines(line for line in lines if line != last and not _is_before(line, before))
+            file.writelines(line for line in BytesIO(whole + newline) if line != last and not _is_before(line, before))
             if _size(file) >= MOST_BYTES:
                 return
 

@@ -52,23 +52,15 @@ class KubernetesLauncher(ClusterLauncher):
         if nodes.mounts:
             raise UsageError("--mount shows folders of a node to a container; pods see none: leave it out")
         self._image, self._env = nodes.image, nodes.env
-        self.notes = (*by_digest_note(nodes.image), *self._binding_notes())
+        self.notes = by_digest_note(nodes.image)
+        cpus = options.cpus
+        if cpus is not None and (options.memory_per_rank is None or quantity_number(cpus).denominator != 1):
+            self.notes += (
+                f"--cpus-per-node {cpus}: pods are not Guaranteed without a whole number and --memory-per-rank, and a "
+                "static CPU manager gives them no own cores",
+            )
         if cluster is not None:
             self._reach(cluster)
-
-    def _binding_notes(self) -> tuple[str, ...]:
-        """Where cores were asked for and the kubelet's static CPU manager will not give a pod cores of its own."""
-        cpus = self._settings.cpus
-        if cpus is None:
-            return ()
-        if quantity_number(cpus).denominator != 1:
-            return (f"--cpus-per-node {cpus} is no whole number: a static CPU manager gives such pods no own cores",)
-        if self._settings.memory_per_rank is None:
-            return (
-                f"--cpus-per-node {cpus} without --memory-per-rank: pods are not Guaranteed, and a static CPU manager "
-                "gives them no own cores",
-            )
-        return ()
 
     @staticmethod
     def scheduler() -> KubernetesScheduler:
@@ -120,9 +112,7 @@ class KubernetesLauncher(ClusterLauncher):
         objects = parse(document.text)
         objects[-1]["metadata"]["labels"][ATTEMPT_LABEL] = submission.fact("attempt", str)
         hand_over(self._cluster, objects)
-        spool = Path(submission.fact("spool", str))
-        spool.unlink(missing_ok=True)
-        forget_kept(spool)
+        forget_kept(Path(submission.fact("spool", str)))
         return document.submissions
 
     def where(self, submission: Submission) -> str:

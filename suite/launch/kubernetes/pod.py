@@ -3,7 +3,6 @@
 import json
 import math
 import re
-import shlex
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -44,7 +43,7 @@ def entry_point(job: Job) -> tuple[str, ...]:
 
 
 def pod_variables(job: Job) -> dict[str, str]:
-    """The variables of a Ray pod, which Ray hands to all processes of the trainer: the job's, and what Ray is told."""
+    """The variables of a Ray pod, which Ray hands to all processes of the trainer."""
     variables = {**job.env, **_VARIABLES, RANKS_VARIABLE: ranks_text(job)}
     if not job.device_count:
         # numbers that no driver knows: Ray hands them out as GPUs, and none of its processes finds one by them
@@ -135,7 +134,42 @@ def render(job: Job, settings: KubernetesSettings, files: Mapping[str, str], abo
             f"{job.name}: its manifest has {carried} bytes, and the ConfigMap that would carry it takes {_MOST_BYTES}: "
             "take fewer nodes or rollouts, or lengths that are not drawn; Slurm carries such runs"
         )
-    return render_yaml(f"kubernetes/{settings.variant}.yaml.j2", **pod_values(job, settings, about), files=dict(files))
+    check(job, settings)
+    naming = NAMINGS[settings.variant]
+    name = object_name(job.name, _LONGEST_RAYJOB) if settings.variant == "rayjob" else object_name(job.name)
+    labels = run_labels(job.name)
+    # KubeRay finds the head of a cluster by the application's name that it gives its pods itself
+    role = {RUN_LABEL: labels[RUN_LABEL], ROLE_LABEL: "ray"} if settings.is_ray else {**labels, ROLE_LABEL: "node"}
+    env = pod_variables(job) if settings.is_ray else job.env
+    escaped = job.model_copy(update={"argv": tuple(literal(word) for word in job.argv)})
+    run_seconds = math.ceil(job.limits.run_seconds)
+    return render_yaml(
+        f"kubernetes/{settings.variant}.yaml.j2",
+        entry_point=" ".join(entry_point(job)),
+        start_parameters=start_parameters(job, settings),
+        name=name,
+        job=job,
+        settings=settings,
+        naming=naming,
+        labels=labels,
+        pod_labels=role,
+        launcher_labels={**labels, ROLE_LABEL: "submitter"},
+        annotations=dict(sorted(about.items())),
+        pod_annotations=dict(sorted({**settings.pod_annotations, **about}.items())),
+        command=torchrun_argv(escaped, naming.node_rank, naming.first_node.format(name=name), str(PORT)),
+        # KubeRay itself gives a RayJob's pod its command
+        launcher_command=("bash", "-c", submit_script(job, name)) if settings.variant == "raycluster" else (),
+        env={key: literal(value) for key, value in sorted(env.items())},
+        indexed=naming.node_rank == _INDEX,
+        resources=resources(job, settings),
+        bundle=bundle_folder(job.name),
+        sub_path=claim_folder(job),
+        port=PORT,
+        user=USER,
+        run_seconds=run_seconds,
+        deadline_seconds=run_seconds + settings.wait_seconds,
+        files=dict(files),
+    )
 
 
 def render_reader(job: Job, settings: KubernetesSettings) -> dict[str, Any]:
@@ -157,42 +191,6 @@ def render_reader(job: Job, settings: KubernetesSettings) -> dict[str, Any]:
 
 def parse(text: str) -> list[dict[str, Any]]:
     return list(yaml.load_all(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
-
-
-def pod_values(job: Job, settings: KubernetesSettings, about: Mapping[str, str]) -> dict[str, Any]:
-    """The variables of a run's templates. Raises as ``render``."""
-    check(job, settings)
-    naming = NAMINGS[settings.variant]
-    name = object_name(job.name, _LONGEST_RAYJOB) if settings.variant == "rayjob" else object_name(job.name)
-    labels = run_labels(job.name)
-    # KubeRay finds the head of a cluster by the application's name that it gives its pods itself
-    role = {RUN_LABEL: labels[RUN_LABEL], ROLE_LABEL: "ray"} if settings.is_ray else {**labels, ROLE_LABEL: "node"}
-    env = pod_variables(job) if settings.is_ray else job.env
-    return {
-        "entry_point": shlex.join(entry_point(job)),
-        "start_parameters": start_parameters(job, settings),
-        "name": name,
-        "job": job,
-        "settings": settings,
-        "naming": naming,
-        "labels": labels,
-        "pod_labels": role,
-        "launcher_labels": {**labels, ROLE_LABEL: "submitter"},
-        "annotations": dict(sorted(about.items())),
-        "pod_annotations": dict(sorted({**settings.pod_annotations, **about}.items())),
-        "command": _torchrun(job, settings),
-        # KubeRay itself gives a RayJob's pod its command
-        "launcher_command": ("bash", "-c", submit_script(job, name)) if settings.variant == "raycluster" else (),
-        "env": {key: literal(value) for key, value in sorted(env.items())},
-        "indexed": naming.node_rank == _INDEX,
-        "resources": resources(job, settings),
-        "bundle": bundle_folder(job.name),
-        "sub_path": claim_folder(job),
-        "port": PORT,
-        "user": USER,
-        "run_seconds": math.ceil(job.limits.run_seconds),
-        "deadline_seconds": math.ceil(job.limits.run_seconds) + settings.wait_seconds,
-    }
 
 
 def check(job: Job, settings: KubernetesSettings) -> None:
@@ -233,10 +231,3 @@ def bundle_folder(run_id: str) -> str:
 
 def claim_folder(job: Job) -> str:
     return f"runs/{object_name(job.name)}"
-
-
-def _torchrun(job: Job, settings: KubernetesSettings) -> tuple[str, ...]:
-    escaped = job.model_copy(update={"argv": tuple(literal(word) for word in job.argv)})
-    naming = NAMINGS[settings.variant]
-    address = naming.first_node.format(name=object_name(job.name))
-    return torchrun_argv(escaped, naming.node_rank, address, str(PORT))

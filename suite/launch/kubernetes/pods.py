@@ -1,24 +1,24 @@
 """What a cluster reports of a run's pods and of the run itself, read from their JSON, which may hold anything: what is
 not of its kind counts as not there. Pure."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from suite.launch.kubernetes.pod import ROLE_LABEL
 from suite.spec.base import UsageError
 
-#: where a scheduler writes the number of a pod among its own kind
+#: annotation or label in which a scheduler writes the number of a pod among its own kind
 _NUMBERS = (
-    ("annotations", "batch.kubernetes.io/job-completion-index"),
-    ("labels", "batch.kubernetes.io/job-completion-index"),
-    ("labels", "training.kubeflow.org/replica-index"),
-    ("labels", "volcano.sh/task-index"),
-    ("annotations", "volcano.sh/task-index"),
+    "batch.kubernetes.io/job-completion-index",
+    "training.kubeflow.org/replica-index",
+    "volcano.sh/task-index",
 )
 _REPLICA_TYPE = "training.kubeflow.org/replica-type"
 #: of the number of a pod
 _MOST_DIGITS = 9
+#: what containerd says of a container that ended while it was away, and a kubelet of one that it no longer finds
+UNSEEN = ("Unknown", "ContainerStatusUnknown")
 #: conditions by which the objects of the variants say that a run is over
 _DONE = {"Complete": True, "Completed": True, "Succeeded": True, "Failed": False}
 _VOLCANO_ENDS = ("Completed", "Failed", "Aborted", "Terminated")
@@ -56,7 +56,7 @@ def parts(body: Any, *path: str) -> list[dict[str, Any]]:
 def moment(written: str) -> float | None:
     """Unix seconds of a time as the API writes it; null for what is none."""
     try:
-        return datetime.fromisoformat(written.replace("Z", "+00:00")).timestamp()
+        return datetime.fromisoformat(written).timestamp()
     except (ValueError, OverflowError):
         return None
 
@@ -99,13 +99,15 @@ class Pod(NamedTuple):
             return last is not None
         return finished >= last - (integer(self.body, "metadata", "deletionGracePeriodSeconds") or 0)
 
-    def statuses(self) -> Iterator[dict[str, Any]]:
-        """The status of its containers, init containers among them."""
-        yield from parts(self.body, "status", "initContainerStatuses")
-        yield from parts(self.body, "status", "containerStatuses")
+    @property
+    def is_unseen(self) -> bool:
+        """Whether its exit code is a word for one that nobody knows."""
+        return text(self.ended(), "reason") in UNSEEN
 
-    def conditions(self) -> list[dict[str, Any]]:
-        return parts(self.body, "status", "conditions")
+    @property
+    def statuses(self) -> list[dict[str, Any]]:
+        """The status of its containers, init containers among them."""
+        return parts(self.body, "status", "initContainerStatuses") + parts(self.body, "status", "containerStatuses")
 
     def ended(self) -> dict[str, Any]:
         """How its own container ended: reason, exitCode, startedAt, finishedAt; empty while it runs."""
@@ -114,11 +116,11 @@ class Pod(NamedTuple):
 
     def why_pending(self) -> str:
         """What it waits for, in the cluster's words; empty where there is no reason."""
-        for status in self.statuses():
+        for status in self.statuses:
             reason = text(status, "state", "waiting", "reason")
             if reason not in ("", "PodInitializing", "ContainerCreating"):
                 return sentence(reason, text(status, "state", "waiting", "message"))
-        for condition in self.conditions():
+        for condition in parts(self.body, "status", "conditions"):
             if text(condition, "type") == "PodScheduled" and text(condition, "status") == "False":
                 return sentence(text(condition, "reason") or "not scheduled", text(condition, "message"))
         return ""
@@ -184,12 +186,11 @@ def read_pod(body: Any) -> Pod:
 
 
 def _number(body: dict[str, Any]) -> int:
-    for field, key in _NUMBERS:
-        written = text(body, "metadata", field, key)
+    known = {**part(body, "metadata", "labels"), **part(body, "metadata", "annotations")}
+    for written in (text(known, key) for key in _NUMBERS):
         if written.isdecimal() and len(written) <= _MOST_DIGITS:
             # the master of a PyTorchJob is node 0, its workers count from 0 behind it
-            is_behind = text(body, "metadata", "labels", _REPLICA_TYPE) == "worker"
-            return int(written) + is_behind
+            return int(written) + (text(known, _REPLICA_TYPE) == "worker")
     return 0
 
 

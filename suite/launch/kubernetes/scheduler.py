@@ -1,5 +1,6 @@
 """Kubernetes as a cluster scheduler: where a submitted run is, how to end it, and what it left."""
 
+import json
 import re
 import time
 from collections.abc import Callable
@@ -7,8 +8,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from suite.launch.cluster.scheduler import Gathered, Phase, SchedulerState, Stream
-from suite.launch.cluster.submission import Submission
+from suite.launch.cluster.submission import Submission, replace_file
 from suite.launch.job import Job
 from suite.launch.kubernetes import kept
 from suite.launch.kubernetes.client import KINDS, Cluster, Refused, connect
@@ -18,10 +21,12 @@ from suite.launch.kubernetes.pods import Pod, part, read_pod, read_pods, run_end
 from suite.launch.kubernetes.settings import KubernetesSettings, object_name
 from suite.launch.stream import EVENT_PREFIX, parse_event
 from suite.launch.traces import iteration_of, phase_of
-from suite.spec.base import UsageError
+from suite.spec.base import UsageError, first_line, printable
 
 _READ_SECONDS, _CLEAR_SECONDS, _POLL_SECONDS = 600.0, 120.0, 1.0
 _TAIL_LINES = 40
+#: what marks the attempt that made a run's object; older ones have no mark
+_ATTEMPT = ("metadata", "labels", ATTEMPT_LABEL)
 _NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,252}")
 _NODE = re.compile(r"node-(\d{1,9})")
 
@@ -45,13 +50,12 @@ class KubernetesScheduler:
         return {"image": job.image}
 
     def look(self, submission: Submission) -> SchedulerState:
-        cluster = self._cluster(submission)
-        found = self._ask(cluster, submission)
-        nodes, snapshot = submission.job.nodes, kept.read_snapshot(_spool(submission))
+        cluster, nodes = self._cluster(submission), submission.job.nodes
+        found, snapshot = _ask(cluster, submission), kept.read_snapshot(_spool(submission))
         if snapshot is not None:
             return SchedulerState(phase="over", word="Failed" if snapshot.given_up else "Cancelled")
         # of an attempt whose answer is not known: what is still there of the one before it has the same name
-        is_another = submission.sending is not None and _attempt(found.run) != submission.sending
+        is_another = submission.sending is not None and text(found.run, *_ATTEMPT) != submission.sending
         if is_another or (found.run is None and not found.pods):
             return SchedulerState(phase="gone", word="Deleted", detail=f"nothing is left in {cluster.namespace}")
         end = run_end(found.run)
@@ -66,11 +70,10 @@ class KubernetesScheduler:
         # by a queue, such as Kueue's; operators of version 1 keep that in their run policy
         if part(found.run, "spec").get("suspend") or part(found.run, "spec", "runPolicy").get("suspend"):
             details.append("suspended: it waits in its queue")
-        speakers = [pod for pod in pods if pod.role == "submitter" and pod.phase == "Running"]
-        speakers = speakers or running[:1]
-        if speakers and speakers[0].role != "ray" and speakers[0].number == 0:
+        speakers = [pod for pod in pods if pod.phase == "Running" and pod.role != "ray" and pod.number == 0]
+        if speakers:
             with suppress(Refused):
-                tail = cluster.log(speakers[0].name, speakers[0].container, tail_lines=_TAIL_LINES)
+                tail = cluster.log(speakers[-1].name, speakers[-1].container, tail_lines=_TAIL_LINES)
                 details += _progress(b"".join(tail))
         why = hopeless(pods, time.time(), found.warnings)
         return SchedulerState(phase=phase, word=phase.capitalize(), detail="; ".join(details), hopeless=why)
@@ -78,17 +81,18 @@ class KubernetesScheduler:
     def cancel(self, submission: Submission) -> None:
         """Keep the output so far, then delete the run: what Kubernetes ends, it forgets."""
         state = self.look(submission)
-        if state.phase not in ("pending", "running"):
+        if not state.is_under_way:
             return
         cluster = self._cluster(submission)
-        found = self._ask(cluster, submission)
-        if found.run is not None and _attempt(found.run) != submission.scheduler.get("attempt"):
+        found = _ask(cluster, submission)
+        if found.run is not None and text(found.run, *_ATTEMPT) != (submission.scheduler.get("attempt") or ""):
             raise UsageError(
                 f"{submission.run_id}: namespace {cluster.namespace} has a run of this name that another submission "
                 "made, and it is left alone; cancel it in the folder it was submitted from"
             )
         _keep_ends(cluster, read_pods(found.pods), _spool(submission), needed=False)
-        kept.write_snapshot(_spool(submission), found._replace(given_up=state.hopeless is not None))
+        found = found._replace(given_up=state.hopeless is not None)
+        replace_file(_spool(submission), json.dumps(found._asdict()))
         _delete(cluster, submission)
 
     def gather(self, submission: Submission) -> Gathered:
@@ -96,7 +100,7 @@ class KubernetesScheduler:
         cluster = self._cluster(submission)
         settings, spool, job = _settings(submission), _spool(submission), submission.job
         snapshot = kept.read_snapshot(spool)
-        found = snapshot or self._ask(cluster, submission)
+        found = snapshot or _ask(cluster, submission)
         if found.run is None and not found.pods and settings.claim is None:
             raise UsageError(
                 f"{submission.run_id}: the cluster has forgotten the run and its logs (namespace "
@@ -114,30 +118,34 @@ class KubernetesScheduler:
             for name in dict.fromkeys([*(pod.stream for pod in pods), *deleted])
         ]
         if settings.claim is not None:
-            streams.append(Stream("claim", read_claim(cluster, submission, settings).splitlines(keepends=True)))
+            streams.append(Stream("claim", _read_claim(cluster, submission, settings).splitlines(keepends=True)))
         end = run_end(found.run)
-        if settings.variant == "raycluster" and snapshot is None:
+        if snapshot is None:
             _release(cluster, submission)
         told = scheduler_end(pods, end, nodes, found.warnings, cancelled=snapshot is not None and not snapshot.given_up)
         return Gathered(tuple(streams), told, PATTERNS if settings.is_ray else ())
 
     def printed(self, submission: Submission, place: dict[str, Any], lines: int) -> list[tuple[str, list[bytes]]]:
-        snapshot = kept.read_snapshot(_spool(submission))
-        if snapshot is not None:
-            return kept.kept_lines(snapshot, _spool(submission), place, lines)
-        cluster = self._cluster(submission)
-        pods = read_pods(_pods_of(cluster, submission))
-        return [(pod.stream, kept.printed_since(cluster, pod, place, lines)) for pod in pods]
+        """What is shown is kept too."""
+        if kept.read_snapshot(_spool(submission)) is None:
+            self._keep(submission)
+        return kept.show_kept(_spool(submission), place, lines)
 
     def keep(self, submission: Submission) -> None:
         """What pods have printed so far, where no claim holds it: logs are cut, and deleted pods take theirs along."""
-        if _settings(submission).claim is not None:
-            return
+        if _settings(submission).claim is None:
+            self._keep(submission)
+
+    def _keep(self, submission: Submission) -> None:
         cluster = self._cluster(submission)
         for pod in read_pods(_pods_of(cluster, submission)):
-            if pod.phase != "Pending":
-                with suppress(Refused):  # its node is out of reach now
-                    kept.keep_printed(cluster, _spool(submission), pod)
+            if pod.phase == "Pending":
+                continue
+            try:
+                kept.keep_printed(cluster, _spool(submission), pod)
+            except Refused as error:
+                if error.status < 500:  # else its node is out of reach now
+                    raise
 
     def files(self, submission: Submission) -> list[Path]:
         spool = _spool(submission)
@@ -150,12 +158,12 @@ class KubernetesScheduler:
             raise UsageError(f"{submission.run_id} was submitted to {server}, the kubeconfig says {cluster.server} now")
         return cluster
 
-    @staticmethod
-    def _ask(cluster: Cluster, submission: Submission) -> kept.Snapshot:
-        kind, name = _objects(submission)[-1]
-        run, pods = cluster.get(kind, name), _pods_of(cluster, submission)
-        is_whole = len(pods) >= submission.job.nodes and all(pod.phase != "Pending" for pod in read_pods(pods))
-        return kept.Snapshot(run=run, pods=pods, warnings=[] if is_whole else _warnings(cluster, name))
+
+def _ask(cluster: Cluster, submission: Submission) -> kept.Snapshot:
+    kind, name = _objects(submission)[-1]
+    run, pods = cluster.get(kind, name), _pods_of(cluster, submission)
+    is_whole = len(pods) >= submission.job.nodes and all(pod.phase != "Pending" for pod in read_pods(pods))
+    return kept.Snapshot(run=run, pods=pods, warnings=[] if is_whole else _warnings(cluster, name))
 
 
 def _ranks_of(stream: str, job: Job) -> tuple[int, ...]:
@@ -168,9 +176,10 @@ def _ranks_of(stream: str, job: Job) -> tuple[int, ...]:
 
 def _release(cluster: Cluster, submission: Submission) -> None:
     """Have KubeRay take the pods of a RayCluster away, which it would keep: it does not know that the job is over."""
-    with suppress(Refused):
-        for name in [name for kind, name in _objects(submission) if kind == "RayCluster"]:
-            cluster.patch("RayCluster", name, {"spec": {"suspend": True}})
+    for kind, name in _objects(submission):
+        if kind == "RayCluster":
+            with suppress(Refused):
+                cluster.patch(kind, name, {"spec": {"suspend": True}})
 
 
 def _keep_ends(cluster: Cluster, pods: list[Pod], spool: Path, needed: bool) -> None:
@@ -200,11 +209,6 @@ def _warnings(cluster: Cluster, name: str) -> list[str]:
     own.sort(key=lambda event: text(event, "lastTimestamp") or text(event, "metadata", "creationTimestamp"))
     told = (f"{text(event, 'reason')}: {text(event, 'message')}" for event in own)
     return list(dict.fromkeys(" ".join(words.split()) for words in told))
-
-
-def _attempt(run: dict[str, Any] | None) -> str | None:
-    """What marks the attempt that made a run's object; older ones have no mark."""
-    return text(run, "metadata", "labels", ATTEMPT_LABEL) or None
 
 
 def _why(pods: list[Pod], nodes: int, warnings: list[str]) -> list[str]:
@@ -254,22 +258,20 @@ def _pods_of(cluster: Cluster, submission: Submission) -> list[dict[str, Any]]:
     return cluster.find("Pod", labelSelector=f"{RUN_LABEL}={object_name(submission.run_id)}")
 
 
-def read_claim(cluster: Cluster, submission: Submission, settings: KubernetesSettings) -> bytes:
+def _read_claim(cluster: Cluster, submission: Submission, settings: KubernetesSettings) -> bytes:
     """What the ranks wrote on the claim, printed by a pod that is then deleted. Raises UsageError."""
     name = cluster.create(render_reader(submission.job, settings))["metadata"]["name"]
+    called = f"pod {name}, which reads the claim {settings.claim},"
     deadline = time.monotonic() + _READ_SECONDS
     try:
-        while True:
-            body = cluster.get("Pod", name)
-            if body is None:
-                raise UsageError(f"pod {name}, which reads the claim {settings.claim}, was deleted")
+        while (body := cluster.get("Pod", name)) is not None:
             reader = read_pod(body)
             if reader.is_over:
                 return kept.whole_log(cluster, _spool(submission), reader)
             if time.monotonic() > deadline:
-                why = reader.why_pending() or reader.phase
-                raise UsageError(f"pod {name}, which reads the claim {settings.claim}, does not start: {why}")
+                raise UsageError(f"{called} does not start: {reader.why_pending() or reader.phase}")
             time.sleep(_POLL_SECONDS)
+        raise UsageError(f"{called} was deleted")
     finally:
         cluster.delete("Pod", name)
 
@@ -277,8 +279,8 @@ def read_claim(cluster: Cluster, submission: Submission, settings: KubernetesSet
 def _settings(submission: Submission) -> KubernetesSettings:
     try:
         return KubernetesSettings.model_validate(submission.fact("settings", dict))
-    except ValueError as error:
-        why = " ".join(ascii(str(error))[1:-1].split())[:200]
+    except ValidationError as error:
+        why = printable(first_line(error))
         raise UsageError(f"{submission.run_id}: its submission's settings are none of Kubernetes: {why}") from error
 
 

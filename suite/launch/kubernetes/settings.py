@@ -47,10 +47,8 @@ def quantity_number(text: str) -> Fraction:
 
 Variant = Literal["job", "jobset", "trainjob", "pytorchjob", "volcano", "rayjob", "raycluster"]
 
-_LABEL_NAME = r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
-_LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
-_SUBDOMAIN = rf"(?=.{{1,253}}(/|\Z)){_LABEL}(\.{_LABEL})*"
 IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]*(@sha256:[0-9a-f]{64})?")
+_NAME = r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9])?"
 
 
 def _of(pattern: str, words: str) -> AfterValidator:
@@ -64,25 +62,18 @@ def _of(pattern: str, words: str) -> AfterValidator:
     return AfterValidator(checked)
 
 
-def _quantity(text: str) -> str:
-    quantity_number(text)
-    return text
+def _duration(option: str, help: str) -> Declared:
+    return Declared(option, help, reads=lambda option, text: round(seconds(option, text)), metavar="DURATION")
 
 
-def _whole_seconds(option: str, text: str) -> int:
-    return round(seconds(option, text))
-
-
-#: of a label, a resource or a taint
-Key = Annotated[
-    str, _of(rf"({_SUBDOMAIN}/)?{_LABEL_NAME}", "is no name that Kubernetes takes for a label: name, or domain/name")
+#: An API server says what more it asks of them; a namespace becomes part of its addresses.
+Name = Annotated[str, _of(_NAME, "is no name that Kubernetes takes: at most 253 of A-Z a-z 0-9 - _ .")]
+LabelValue = Annotated[str, _of(rf"({_NAME})?", "is no value that Kubernetes takes: at most 63 of A-Z a-z 0-9 - _ .")]
+Key = Annotated[str, _of(rf"({_NAME}/)?{_NAME}", "is no name that Kubernetes takes for a label: name, or domain/name")]
+Namespace = Annotated[
+    str, _of(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", "is no name of a namespace: at most 63 of a-z 0-9 -")
 ]
-LabelValue = Annotated[
-    str, _of(rf"({_LABEL_NAME})?", "is no value that Kubernetes takes for a label: at most 63 of A-Z a-z 0-9 - _ .")
-]
-ObjectName = Annotated[str, _of(_SUBDOMAIN, "is no name of a Kubernetes object: at most 253 of a-z 0-9 - .")]
-Namespace = Annotated[str, _of(_LABEL, "is no name of a namespace: at most 63 of a-z 0-9 -")]
-Quantity = Annotated[str, AfterValidator(_quantity)]
+Quantity = Annotated[str, _of(_QUANTITY.pattern, "is not a quantity; write 8, 500m or 16Gi")]
 
 
 class Toleration(Frozen):
@@ -121,7 +112,7 @@ class KubernetesSettings(Frozen):
     context: Annotated[str | None, Declared("--context", "kubeconfig context [default: the current one]")] = None
     namespace: Annotated[Namespace, Declared("--namespace", "namespace [default: the context's]")] = "default"
     queue: Annotated[LabelValue | None, Declared("--queue", "Kueue's local queue; with volcano its queue")] = None
-    priority_class: Annotated[ObjectName | None, Declared("--priority-class", "priority class of the pods")] = None
+    priority_class: Annotated[Name | None, Declared("--priority-class", "priority class of the pods")] = None
     node_selector: Annotated[
         dict[Key, LabelValue],
         Declared("--node-selector", "LABEL=VALUE of the nodes; repeat", "list", reads=pairs, metavar="LABEL=VALUE"),
@@ -136,8 +127,7 @@ class KubernetesSettings(Frozen):
     ] = None
     gpu_resource: Annotated[Key, Declared("--gpu-resource", "what the cluster calls a GPU")] = "nvidia.com/gpu"
     rdma_resource: Annotated[
-        Key | None,
-        Declared("--rdma", "RESOURCE[=COUNT] of host adapters for RDMA in each pod", metavar="RESOURCE[=N]"),
+        Key | None, Declared("--rdma", "RESOURCE[=COUNT] of host adapters for RDMA in each pod", metavar="RESOURCE[=N]")
     ] = None
     rdma_count: int = Field(default=1, gt=0, le=MOST_RANKS)
     cpus: Annotated[Quantity | None, Declared("--cpus-per-node", "cores of each pod, e.g. 96", metavar="N")] = None
@@ -147,20 +137,16 @@ class KubernetesSettings(Frozen):
     shared_memory: Annotated[Quantity, Declared("--shared-memory", "/dev/shm of each pod")] = "16Gi"
     scratch: Annotated[Quantity, Declared("--scratch", "/tmp of each pod, on the node's disk")] = "16Gi"
     claim: Annotated[
-        ObjectName | None,
-        Declared("--claim", "persistent volume claim, writable from all nodes, that takes the bundles too"),
+        Name | None, Declared("--claim", "persistent volume claim, writable from all nodes, that takes the bundles too")
     ] = None
     gang: Annotated[
         Literal["coscheduling", "volcano"] | None, Declared("--gang", "trainjob: who places all pods or none")
     ] = None
     pull_secrets: Annotated[
-        tuple[ObjectName, ...],
-        Declared("--pull-secret", "secret with the log-in of the image's registry; repeat", "list"),
+        tuple[Name, ...], Declared("--pull-secret", "secret with the log-in of the image's registry; repeat", "list")
     ] = ()
-    service_account: Annotated[ObjectName | None, Declared("--service-account", "service account of the pods")] = None
-    runtime_class: Annotated[
-        ObjectName | None, Declared("--runtime-class", "runtime class of the pods, e.g. nvidia")
-    ] = None
+    service_account: Annotated[Name | None, Declared("--service-account", "service account of the pods")] = None
+    runtime_class: Annotated[Name | None, Declared("--runtime-class", "runtime class of the pods, e.g. nvidia")] = None
     pod_annotations: Annotated[
         dict[Key, str],
         Declared(
@@ -172,22 +158,10 @@ class KubernetesSettings(Frozen):
         ),
     ] = Field(default={})
     wait_seconds: Annotated[
-        PositiveInt,
-        Declared(
-            "--pending-timeout",
-            "give up a run that has waited for nodes this long [default: 1h]",
-            reads=_whole_seconds,
-            metavar="DURATION",
-        ),
+        PositiveInt, _duration("--pending-timeout", "give up a run that has waited for nodes this long [default: 1h]")
     ] = 3600
     keep_seconds: Annotated[
-        PositiveInt,
-        Declared(
-            "--keep",
-            "how long the cluster keeps a run that is over [default: 24h]",
-            reads=_whole_seconds,
-            metavar="DURATION",
-        ),
+        PositiveInt, _duration("--keep", "how long the cluster keeps a run that is over [default: 24h]")
     ] = 86400
 
     @property

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from suite.bundle.parts import OverlapRole, Peaks
+from suite.bundle.parts import OverlapRole
 from suite.bundle.record import LengthSummary, Record
 from suite.report.facts.costs import OF_THE_RUN, peaks_of
 from suite.spec.base import digest

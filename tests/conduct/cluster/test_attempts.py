@@ -11,9 +11,8 @@ import pytest
 from click.testing import Result
 
 from suite.bundle.store import ATTIC, Bundle
-from suite.conduct.cluster.hand_over import hand_over, write_documents
+from suite.conduct.cluster.hand_over import ToDo, hand_over, prepare, to_do, write_documents
 from suite.conduct.cluster.standing import collect_run, standing
-from suite.conduct.cluster.to_do import ToDo, prepare, to_do
 from suite.launch.cluster.launcher import Document, NodeSetup
 from suite.launch.cluster.scheduler import Unanswered
 from suite.launch.cluster.submission import FOLDER, read_submission, submission_path, submissions
@@ -150,11 +149,11 @@ def test_what_was_never_taken_is_to_be_done(slurm: StandIn, runs: Path, monkeypa
     made, document, path = one(runs)
     with pytest.raises(Unanswered, match="Socket timed out"):
         hand_over(made, document, runs)
-    now = standing(runs, read_submission(path)).state
+    now = standing(runs, read_submission(path))
     assert (now.phase, now.word) == ("pending", "sending")
     assert left_to_do(runs).others["under_way"] == [document.name]
     monkeypatch.setattr(SlurmScheduler, "settle_seconds", 0.0)
-    assert standing(runs, read_submission(path)).state.word == "not taken"
+    assert standing(runs, read_submission(path)).word == "not taken"
     slurm.say("refuse", "")
     (again,) = documents(runs, 1)[1]
     (handed,) = hand_over(made, again, runs)

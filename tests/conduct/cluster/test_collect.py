@@ -12,8 +12,7 @@ from suite.bundle.record import Record
 from suite.bundle.store import Bundle, DamagedBundle
 from suite.bundle.verify import verify
 from suite.conduct.cluster import standing as clusters
-from suite.conduct.cluster.collect import collect
-from suite.conduct.cluster.standing import Standing, wait_until_over
+from suite.conduct.cluster.standing import collect, wait_until_over
 from suite.conduct.running.execute import make_job
 from suite.launch.cluster.scheduler import Gathered, SchedulerEnd, SchedulerState, Stream
 from suite.launch.cluster.submission import FOLDER, Submission
@@ -117,12 +116,12 @@ def waited(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
         scheduler = Mock()
         scheduler.look.side_effect = [UsageError(each) if isinstance(each, str) else each for each in answers]
         monkeypatch.setattr(clusters, "find_scheduler", lambda name: scheduler)
-        seen: list[Standing] = []
+        seen: list[SchedulerState] = []
         try:
             wait_until_over(tmp_path, submission(synthetic_manifest()), seen.append, poll_seconds=0.001)
         finally:
             assert scheduler.look.call_count == len(answers)
-        return [f"{now.state.word} {now.state.detail}".strip() for now in seen]
+        return [now.line for now in seen]
 
     return wait
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from suite.cli.options.handing_over import HandingOver
+from suite.conduct.cluster.hand_over import ToDo
 from suite.conduct.cluster.machine import ClusterMachine, cluster_machine, plan_again, require_layout
 from suite.conduct.cluster.smoke import smoke_plan, smoke_root
-from suite.conduct.cluster.to_do import ToDo
 from suite.launch.cluster.launcher import Document, NodeSetup
 from suite.launch.cluster.submission import Submission, write_submission
 from suite.spec.base import UsageError

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from suite.bundle.cache.database import FILE
-from suite.conduct.cluster import image_file
-from suite.conduct.cluster.image_file import content_name
+from suite.conduct.cluster import machine as machines
+from suite.conduct.cluster.machine import content_name
 from suite.conduct.planning.machine import measured_with, require_same_variables
 from suite.conduct.planning.plan import make_joint_plan
 from suite.conduct.planning.prediction import (
@@ -81,7 +81,7 @@ def test_an_image_file_is_known_by_what_it_holds_and_read_once(tmp_path, monkeyp
     name = content_name(str(image))
     assert name == content_name(str(copy)) == f"sha256:{hashlib.sha256(b'first').hexdigest()}", "wherever it lies"
     with monkeypatch.context() as patched:
-        patched.setattr(image_file.hashlib, "file_digest", lambda *given: pytest.fail("it is many gigabytes"))
+        patched.setattr(machines.hashlib, "file_digest", lambda *given: pytest.fail("it is many gigabytes"))
         assert content_name(str(image)) == name
     (tmp_path / "cache" / FILE).write_text("no database")
     assert content_name(str(image)) == name, "what was kept is no more than a short cut"
@@ -90,7 +90,7 @@ def test_an_image_file_is_known_by_what_it_holds_and_read_once(tmp_path, monkeyp
     with pytest.raises(UsageError, match="no such file or directory; a run is identified by what its image holds"):
         content_name(str(tmp_path / "none.sqsh"))
     with pytest.raises(UsageError, match="is not a regular file"):
-        image_file.file_digest(tmp_path)
+        machines.file_digest(tmp_path)
     for other in ("registry.example/suite:1", str(tmp_path)):  # in a registry, or unpacked
         assert content_name(other) == other
 

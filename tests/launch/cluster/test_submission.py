@@ -12,7 +12,6 @@ from suite.launch.cluster.registry import find_scheduler
 from suite.launch.cluster.submission import (
     FOLDER,
     Submission,
-    forget_submission,
     read_submission,
     submission_path,
     submissions,
@@ -45,17 +44,6 @@ def test_what_is_written_is_read_again_oldest_first_and_may_be_replaced(tmp_path
     assert later.scheduler == {"job": "13"}
     write_submission(tmp_path / "runs", earlier := submission(repeat=2, submitted=4.0))
     assert list(submissions(tmp_path / "runs")) == [earlier, later]
-
-
-def test_taking_one_back_leaves_nothing_but_what_is_others(tmp_path: Path) -> None:
-    root = tmp_path / "runs"
-    write_submission(root, submission())
-    forget_submission(root, submission().run_id)
-    assert not root.exists()
-    write_submission(root, submission())
-    write_submission(root, submission(repeat=2))
-    forget_submission(root, submission().run_id)
-    assert [path.name for path in (root / FOLDER).iterdir()] == [f"{submission(repeat=2).run_id}.json"]
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"schema": "suite/submission/2"}', "\0"])

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from suite.conduct.cluster.collect import collect
 from suite.conduct.cluster.hand_over import hand_over
+from suite.conduct.cluster.standing import collect
 from suite.launch.cluster.submission import Submission
 from suite.launch.kubernetes.scheduler import KubernetesScheduler
 from tests.launch.kubernetes.memory import MemoryCluster

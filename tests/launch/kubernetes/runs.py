@@ -2,7 +2,7 @@
 
 from typing import Any, get_args
 
-from suite.conduct.cluster.to_do import prepare
+from suite.conduct.cluster.hand_over import prepare
 from suite.launch.cluster.launcher import NodeSetup
 from suite.launch.cluster.submission import Submission
 from suite.launch.job import Job, JobLimits

@@ -82,7 +82,7 @@ def cluster(answers: tuple[Answers, str], tmp_path: Path, monkeypatch: pytest.Mo
     [
         (401, "Unauthorized", "log in again"),
         (403, 'configmaps is forbidden: User "x" cannot create resource', "you may not do this"),
-        (403, 'pods "a" is forbidden: exceeded quota: gpus, requested: 8', "the quota of"),
+        (403, 'pods "a" is forbidden: exceeded quota: gpus, requested: 8', "a larger quota"),
         (404, 'namespaces "benchmarks" not found', "make it, or name another"),
         (404, "404 page not found", "install what brings it"),
         (409, 'configmaps "a" already exists', "collect or cancel that run first"),

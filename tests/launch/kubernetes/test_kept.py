@@ -189,7 +189,7 @@ def test_a_pod_that_goes_while_it_is_read_keeps_what_it_said() -> None:
 
 
 def test_a_log_without_end_is_read_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept, "MOST_AT_END_BYTES", 100)
+    monkeypatch.setattr(kept, "MOST_BYTES", 100)
     text = read(Node(of_seconds(MANY)))
     assert text.endswith(b"suite: the log goes on, and was not read any further\n")
     assert len(text) < 300

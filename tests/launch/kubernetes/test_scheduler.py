@@ -11,6 +11,7 @@ from suite.bundle.store import Bundle
 from suite.conduct.cluster import standing as clusters
 from suite.launch.cluster.scheduler import Unanswered
 from suite.launch.cluster.submission import submissions
+from suite.launch.kubernetes import kept
 from suite.launch.kubernetes.client import Refused
 from suite.launch.kubernetes.kept import spool_path
 from suite.launch.kubernetes.launcher import hand_over as hand_objects_over
@@ -295,18 +296,26 @@ def test_what_pods_print_is_followed_without_events_and_kept_where_the_run_is_ca
     name = run.add_pod(0, "Running")
     run.cluster.logs[name] = b"one\ntwo\n" + printed(run.submission, 0) + b"three\n"
     scheduler, place = scheduler_of(run.cluster), {}
-    assert scheduler.printed(run.submission, place, 20) == [("node-0", [b"one\n", b"two\n", b"three\n"])]
-    assert scheduler.printed(run.submission, place, 2) == [("node-0", [])]
+
+    def shown(lines: int) -> list[bytes]:
+        for follower in kept._FOLLOWERS.values():
+            follower.join()
+        ((name, found),) = scheduler.printed(run.submission, place, lines)
+        assert name == "node-0"
+        return found
+
+    assert shown(20) == [b"one\n", b"two\n", b"three\n"]
+    assert shown(2) == []
     run.cluster.logs[name] += b"four\n"
-    assert scheduler.printed(run.submission, place, 2) == [("node-0", [b"four\n"])]
+    assert shown(2) == [b"four\n"]
     run.cluster.unreachable.add(name)
-    assert scheduler.printed(run.submission, place, 2) == [("node-0", [])]
+    assert shown(2) == []
     run.cluster.unreachable.clear()
-    assert scheduler.files(run.submission) == []
+    spool = f"{run.submission.run_id}.kept"
+    assert [path.name for path in scheduler.files(run.submission)] == [f"{spool}.node-0"]
     run.cancel()
     run.cluster.objects.clear()
     place.clear()
-    assert scheduler.printed(run.submission, place, 1) == [("node-0", [b"four\n"])]
-    assert scheduler.printed(run.submission, place, 1) == []
-    kept = f"{run.submission.run_id}.kept"
-    assert [path.name for path in scheduler.files(run.submission)] == [kept, f"{kept}.node-0"]
+    assert shown(1) == [b"four\n"]
+    assert shown(1) == []
+    assert [path.name for path in scheduler.files(run.submission)] == [spool, f"{spool}.node-0"]

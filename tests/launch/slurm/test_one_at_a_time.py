@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from suite.conduct.cluster.hand_over import hand_over
-from suite.conduct.cluster.to_do import prepare
+from suite.conduct.cluster.hand_over import hand_over, prepare
 from suite.launch.cluster.launcher import NodeSetup
 from suite.launch.slurm.launcher import SlurmLauncher
 from suite.launch.slurm.settings import SlurmSettings
