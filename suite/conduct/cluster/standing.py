@@ -9,10 +9,9 @@ from pathlib import Path
 from suite.bundle.drafts import draft_folder
 from suite.bundle.event_fields import is_moment
 from suite.bundle.files import writing
-from suite.bundle.last_words import end_fields, failure_fields
 from suite.bundle.manifest_file import parse_manifest
 from suite.bundle.record import Record
-from suite.bundle.store import Bundle
+from suite.bundle.store import Bundle, end_fields, failure_fields
 from suite.launch.cluster.ending import Transcript, read_streams, run_outcome
 from suite.launch.cluster.registry import find_scheduler
 from suite.launch.cluster.scheduler import Gathered, SchedulerEnd, SchedulerState
