@@ -83,6 +83,7 @@ def without_collector() -> Iterator[None]:
     try:
         yield
     finally:
+        gc.freeze()  # what was read stays to the end of the process: no later search goes through it
         gc.enable()
 
 
