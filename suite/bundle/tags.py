@@ -29,7 +29,9 @@ def check_tags(tags: Iterable[str]) -> tuple[str, ...]:
     found = sorted(set(tags))
     for tag in found:
         if not TAG.fullmatch(tag):
-            raise UsageError(f"{ascii(tag)[:90]} is no tag: up to 64 letters, digits, _ and, but first, one of . + -")
+            raise UsageError(
+                f"{ascii(tag)[:90]} is no tag: up to 64 letters, digits and _ . + -, the first no . + or -"
+            )
     return tuple(found)
 
 

@@ -53,59 +53,37 @@ class RankTimes:
 
 def times_of(ranks: Mapping[int, tuple[Event, ...]]) -> RankTimes:
     """Of checked events: iterations are numbered from 0 without a gap, and have each phase at most once."""
-    phases: dict[str, int] = {}
-    rows = [_row(events, phases) for events in ranks.values()]
-    most = max((len(iterations) for iterations, _ in rows), default=0)
-    flat, cube = (len(rows), most), (len(rows), most, len(phases))
-    times = RankTimes(
-        ranks=tuple(ranks),
-        phases=tuple(phases),
-        seconds=np.full(flat, np.nan),
-        elapsed=np.full(flat, np.nan),
-        by_trainer=np.zeros(flat, np.bool_),
-        own=np.full(cube, np.nan),
-        wait=np.full(cube, np.nan),
-        since=np.full(cube, np.nan),
-        first=np.full(flat, -1),
-    )
-    of_iterations = (times.seconds, times.elapsed, times.by_trainer, times.first)
-    for place, (iterations, cells) in enumerate(rows):
-        if iterations:
-            for array, values in zip(of_iterations, zip(*iterations, strict=True), strict=True):
-                array[place, : len(values)] = values
-        if cells:
-            of_phases = np.array(cells)
-            at = (of_phases[:, 0].astype(np.int64), of_phases[:, 1].astype(np.int64))
-            times.own[place][at], times.wait[place][at], times.since[place][at] = of_phases[:, 2:].T
-    return times
-
-
-def _row(events: tuple[Event, ...], phases: dict[str, int]) -> tuple[list[tuple[float, ...]], list[tuple[float, ...]]]:
-    """Of one rank (seconds, elapsed, by its trainer, first phase) of each iteration, and of their phases (iteration,
-    phase, own, wait, since)."""
-    iterations: list[tuple[float, ...]] = []
-    cells: list[tuple[float, ...]] = []
-    waiting: list[tuple[float, ...]] = []
-    before = iteration_before = float("nan")
-    for event in events:
-        kind = type(event)
-        if kind is Memory or kind is Environment:
-            if not iterations and not waiting:
-                iteration_before = event.time
-        elif isinstance(event, Phase):
-            place = phases.setdefault(event.phase, len(phases))
-            waiting.append((event.iteration, place, event.seconds, event.wait_seconds, event.time - before))
-        elif isinstance(event, Iteration):
-            first = waiting[0][1] if waiting else -1
-            iterations.append((event.seconds, event.time - iteration_before, event.source == TRAINER, first))
-            cells += waiting
-            waiting, iteration_before = [], event.time
-        elif kind is Turn:  # others worked until now
-            iteration_before = event.time
-        else:
-            continue
-        before = event.time
-    return iterations, cells
+    names = dict.fromkeys(event.phase for events in ranks.values() for event in events if isinstance(event, Phase))
+    phases = {name: place for place, name in enumerate(names)}
+    most = max((sum(isinstance(event, Iteration) for event in events) for events in ranks.values()), default=0)
+    flat, cube = (len(ranks), most + 1), (len(ranks), most + 1, len(phases))  # one more: what was not completed
+    seconds, elapsed = np.full(flat, np.nan), np.full(flat, np.nan)
+    by_trainer, first = np.zeros(flat, np.bool_), np.full(flat, -1)
+    own, wait, since = np.full(cube, np.nan), np.full(cube, np.nan), np.full(cube, np.nan)
+    for row, events in enumerate(ranks.values()):
+        done, before, began = 0, math.nan, math.nan
+        for event in events:
+            if isinstance(event, Phase):
+                at = row, done, phases[event.phase]
+                own[at], wait[at], since[at] = event.seconds, event.wait_seconds, event.time - before
+                if first[row, done] < 0:
+                    first[row, done] = phases[event.phase]
+            elif isinstance(event, Memory | Environment):
+                if not done and first[row, 0] < 0:
+                    began = event.time
+            elif isinstance(event, Iteration):
+                seconds[row, done], elapsed[row, done] = event.seconds, event.time - began
+                by_trainer[row, done] = event.source == TRAINER
+                done, began = done + 1, event.time
+            elif isinstance(event, Turn):  # others worked until now
+                began = event.time
+            else:
+                continue
+            before = event.time
+        own[row, done:] = wait[row, done:] = since[row, done:] = np.nan
+        first[row, done:] = -1
+    flats, cubes = (seconds, elapsed, by_trainer), (own, wait, since, first)
+    return RankTimes(tuple(ranks), tuple(phases), *(array[:, :most] for array in (*flats, *cubes)))
 
 
 @dataclass(frozen=True)
