@@ -154,8 +154,9 @@ def memory_findings(events: Events, manifest: Manifest, record: Record) -> Itera
         (
             f"{text} in {event.phase} of rank {event.rank}"
             for rank in events.ranks
+            for facts in (facts_of(events, rank),)
             for event in events.of(rank, Memory)
-            for text in _wrong_peaks(event, facts_of(events, rank), cuda)
+            for text in _wrong_peaks(event, facts, cuda)
         ),
     )
     memory = record.memory

@@ -5,7 +5,7 @@ nothing an array holds NaN, which is no longer and no shorter than anything.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from suite.bundle.event_fields import TRAINER, Environment, Event, Iteration, Memory, Phase, Turn
+from suite.bundle.event_fields import TRAINER, Environment, Iteration, Memory, Phase, Turn
 from suite.bundle.events import Events
 from suite.bundle.facts import derivation
 from suite.bundle.files import DamagedBundle
@@ -51,39 +51,35 @@ class RankTimes:
         return replace(self, **{name: value[ranks] for name, value in vars(self).items() if name != "phases"})
 
 
-def times_of(ranks: Mapping[int, tuple[Event, ...]]) -> RankTimes:
+def times_of(events: Events) -> RankTimes:
     """Of checked events: iterations are numbered from 0 without a gap, and have each phase at most once."""
-    names = dict.fromkeys(event.phase for events in ranks.values() for event in events if isinstance(event, Phase))
-    phases = {name: place for place, name in enumerate(names)}
-    most = max((sum(isinstance(event, Iteration) for event in events) for events in ranks.values()), default=0)
-    flat, cube = (len(ranks), most + 1), (len(ranks), most + 1, len(phases))  # one more: what was not completed
+    phases = {name: place for place, name in enumerate(dict.fromkeys(event.phase for event in events.of_all(Phase)))}
+    most = max((len(events.of(rank, Iteration)) for rank in events.ranks), default=0)
+    flat, cube = (len(events.ranks), most), (len(events.ranks), most + 1, len(phases))  # one more was not completed
     seconds, elapsed = np.full(flat, np.nan), np.full(flat, np.nan)
     by_trainer, first = np.zeros(flat, np.bool_), np.full(flat, -1)
     own, wait, since = np.full(cube, np.nan), np.full(cube, np.nan), np.full(cube, np.nan)
-    for row, events in enumerate(ranks.values()):
-        done, before, began = 0, math.nan, math.nan
-        for event in events:
+    for row, written in enumerate(events.ranks.values()):
+        before, began, place, done = math.nan, math.nan, -1, 0
+        for event in written:
             if isinstance(event, Phase):
                 at = row, done, phases[event.phase]
                 own[at], wait[at], since[at] = event.seconds, event.wait_seconds, event.time - before
-                if first[row, done] < 0:
-                    first[row, done] = phases[event.phase]
-            elif isinstance(event, Memory | Environment):
-                if not done and first[row, 0] < 0:
-                    began = event.time
+                place = at[2] if place < 0 else place
             elif isinstance(event, Iteration):
                 seconds[row, done], elapsed[row, done] = event.seconds, event.time - began
-                by_trainer[row, done] = event.source == TRAINER
-                done, began = done + 1, event.time
+                by_trainer[row, done], first[row, done] = event.source == TRAINER, place
+                done, place, began = done + 1, -1, event.time
             elif isinstance(event, Turn):  # others worked until now
                 began = event.time
+            elif type(event) is Memory or type(event) is Environment:
+                began = event.time if done == 0 and place < 0 else began
             else:
                 continue
             before = event.time
-        own[row, done:] = wait[row, done:] = since[row, done:] = np.nan
-        first[row, done:] = -1
-    flats, cubes = (seconds, elapsed, by_trainer), (own, wait, since, first)
-    return RankTimes(tuple(ranks), tuple(phases), *(array[:, :most] for array in (*flats, *cubes)))
+        own[row, done] = wait[row, done] = since[row, done] = np.nan
+    cells = own[:, :most], wait[:, :most], since[:, :most]
+    return RankTimes(tuple(events.ranks), tuple(phases), seconds, elapsed, by_trainer, *cells, first)
 
 
 @dataclass(frozen=True)
