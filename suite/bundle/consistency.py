@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from suite.bundle.event_fields import DriverEnd, Launch, kind_of
 from suite.bundle.events import Events, rank_name
-from suite.bundle.fact_checks import fact_findings, memory_findings
+from suite.bundle.facts import fact_findings, memory_findings
 from suite.bundle.findings import Finding, Within, one_of
 from suite.bundle.parts import Noise
 from suite.bundle.record import NO_WORK, Record

@@ -7,8 +7,7 @@ from suite.bundle import rates
 from suite.bundle.event_fields import DriverEnd, Failed, Iteration, Launch, RankEnd, Start
 from suite.bundle.events import Events, rank_name
 from suite.bundle.evidence import recorded_evidence
-from suite.bundle.fact_checks import not_as_asked
-from suite.bundle.facts import disturbance_notes, facts_of
+from suite.bundle.facts import disturbance_notes, facts_of, not_as_asked
 from suite.bundle.files import DamagedBundle
 from suite.bundle.manifest_file import once_per_manifest
 from suite.bundle.noise import energy, throttle_reasons
