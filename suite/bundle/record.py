@@ -268,7 +268,7 @@ class Record(Frozen):
     phase_intervals: dict[str, Estimate] | None = Field(default=None, description="`phases` with this run's intervals")
     waits: dict[str, Wait] | None = Field(default=None, description="by timed phase; null: one rank waits for nobody")
     void_iterations: tuple[Count, ...] | None = Field(
-        default=None, description="after the warm-up: skipped steps, or first of a turn of several; null: steps not told"
+        default=None, description="after the warm-up: skipped steps, or first of a turn of several; null: none told"
     )
     algorithm: str | None = Field(default=None, description="with options that are not its defaults; null: PPO")
     lengths: RealisedLengths | None = Field(default=None, description="null: all samples are of one length")

@@ -14,9 +14,6 @@ from suite.bundle.tags import forget_tags
 from suite.launch.cluster.submission import FOLDER as SUBMITTED
 from suite.spec.base import UsageError
 
-#: How long another process that only looks at the run may keep this one from it.
-_PATIENCE_SECONDS = 2.0
-
 
 @dataclass(frozen=True)
 class Removable:
@@ -54,7 +51,7 @@ def remove(one: Removable) -> None:
     bundle, away = Bundle(path), draft_of(path, ".removed")
     clear_drafts(path.parent, ())
     with at_work(path):
-        with bundle.hold(_PATIENCE_SECONDS):
+        with bundle.hold():
             _refuse_submitted(bundle)
             with writing(path):
                 path.rename(away)

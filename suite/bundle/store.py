@@ -34,9 +34,9 @@ from suite.spec.schema_files import not_read
 _ENVIRONMENT = "environment.json"
 #: What a record is derived from, beside the events.
 DOCUMENTS = frozenset((MANIFEST, _ENVIRONMENT))
-_LOCK_BYTES = 4096
-#: between two tries to hold a run: whoever only looks whether it is held does so for less
-_LOOK_SECONDS = 0.02
+_LOCK_BYTES, _MADE = 4096, os.O_RDWR | os.O_CREAT
+#: Between two tries to hold a run, and all of them: whoever only looks whether it is held does so for less.
+_LOOK_SECONDS, _PATIENCE_SECONDS = 0.02, 2.0
 #: Of what the driver writes of a run's end: a phase's name is shorter, no failure needs more lines, no code is so far.
 _LONGEST_PHASE, _MOST_LINES, _MOST_CODE = 80, 500, 1 << 31
 
@@ -91,7 +91,7 @@ class Bundle:
     def begin(cls, root: Path, manifest: Manifest) -> Iterator["Bundle"]:
         """As ``create``; every other driver is kept out from the moment on at which it can be seen."""
         with ExitStack() as ending:
-            yield cls.create(root, manifest, lambda draft: ending.callback(os.close, _locked(draft / LOCK)))
+            yield cls.create(root, manifest, lambda draft: ending.callback(os.close, files.locked(draft / LOCK, _MADE)))
 
     @classmethod
     def create(
@@ -168,7 +168,7 @@ class Bundle:
         return read_events(self.path / "events", manifest or self.manifest(), self._bytes)
 
     @contextmanager
-    def hold(self, patience_seconds: float = 0.0) -> Iterator[None]:
+    def hold(self, patience_seconds: float = _PATIENCE_SECONDS) -> Iterator[None]:
         """Keep every other driver out, waiting so long for one that only looks.
 
         Raises HeldByAnother when another process holds the run or has moved it away, UsageError when it cannot be held.
@@ -177,7 +177,7 @@ class Bundle:
         with files.writing(self.path / LOCK):
             while True:
                 try:
-                    descriptor = _locked(self.path / LOCK)
+                    descriptor = files.locked(self.path / LOCK, _MADE)
                     break
                 except BlockingIOError as error:
                     if time.monotonic() >= give_up:
@@ -235,20 +235,6 @@ class Bundle:
         if content is None or len(content) > limit_bytes:
             return files.read_bytes(f"{self.path}/{name}", name, limit_bytes)
         return content
-
-
-def _locked(path: Path) -> int:
-    """Descriptor of a lock file, made where there is none, that this process alone holds until it is closed.
-
-    Raises OSError, BlockingIOError where somebody else holds it.
-    """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        raise
-    return descriptor
 
 
 def _is_at(descriptor: int, path: Path) -> bool:

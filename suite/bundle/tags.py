@@ -4,7 +4,6 @@
 it. A run that is done again under its id keeps its tags.
 """
 
-import fcntl
 import json
 import os
 import re
@@ -13,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from suite.bundle.files import DamagedBundle, parse_object, replace_atomically, writing
+from suite.bundle.files import DamagedBundle, locked, parse_object, replace_atomically, writing
 from suite.spec.base import UsageError
 from suite.spec.foreign import read_text
 
@@ -106,9 +105,8 @@ def _turn(folder: Path) -> Iterator[None]:
     """Nobody else changes tags in this folder meanwhile."""
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        descriptor = locked(folder, os.O_RDONLY | os.O_DIRECTORY, wait=True)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
         os.close(descriptor)
