@@ -97,6 +97,14 @@ class Phase(Frozen):
 
 
 class _Phases(Frozen):
+    """The phases of an iteration; null: the backend does not tell this phase apart."""
+
+    if TYPE_CHECKING:  # one for each declared phase (``suite.spec.phases``)
+
+        def __init__(self, **phases: Phase | None) -> None: ...
+
+        def __getattr__(self, name: str) -> Phase | None: ...
+
     @model_serializer(mode="wrap")
     def _without_optional_ones(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
         optional = {phase.name for phase in ALL if phase.optional}
@@ -104,21 +112,10 @@ class _Phases(Frozen):
 
 
 if TYPE_CHECKING:
-
-    class Phases(_Phases):
-        """One ``Phase | None`` for each declared phase (``suite.spec.phases``)."""
-
-        def __init__(self, **phases: Phase | None) -> None: ...
-
-        def __getattr__(self, name: str) -> Phase | None: ...
-
+    Phases = _Phases
 else:
-    Phases = create_model(
-        "Phases",
-        __base__=_Phases,
-        __doc__="The phases of an iteration; null: the backend does not tell this phase apart.",
-        **{phase.name: (Phase | None, None) if phase.optional else (Phase | None, ...) for phase in ALL},
-    )
+    _of_phases = {phase.name: (Phase | None, None) if phase.optional else (Phase | None, ...) for phase in ALL}
+    Phases = create_model("Phases", __base__=_Phases, __doc__=_Phases.__doc__, **_of_phases)
 
 
 class Wait(Frozen):

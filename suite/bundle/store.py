@@ -57,26 +57,22 @@ class HeldByAnother(UsageError):
     """Another process has the run: it runs it, or has just moved it away."""
 
 
+@dataclass
 class DriverLog:
     """The driver's events, each on disk before ``write`` returns."""
 
-    def __init__(self, path: Path, file: BinaryIO) -> None:
-        """Continue a log: a line that its writer never finished is no event and is written over."""
-        self._path, self._file = path, file
-        data = file.read()
-        self._seq = data.count(b"\n")
-        end = data.rfind(b"\n") + 1
-        file.seek(end)
-        file.truncate(end)
+    path: Path
+    file: BinaryIO
+    seq: int
 
     def write(self, kind: str, **fields: Any) -> None:
         """Append one event with its kind, time and sequence number. Raises UsageError when the disk refuses."""
-        event = {"kind": kind, "rank": None, "time": time.time(), "seq": self._seq, **fields}
-        with files.writing(self._path):
-            self._file.write(json.dumps(event, allow_nan=False).encode() + b"\n")
-            self._file.flush()
-            os.fsync(self._file.fileno())
-        self._seq += 1
+        event = {"kind": kind, "rank": None, "time": time.time(), "seq": self.seq, **fields}
+        with files.writing(self.path):
+            self.file.write(json.dumps(event, allow_nan=False).encode() + b"\n")
+            self.file.flush()
+            os.fsync(self.file.fileno())
+        self.seq += 1
 
 
 @dataclass(frozen=True)
@@ -157,11 +153,11 @@ class Bundle:
         """``.write(kind, **fields)`` appends to events/driver.jsonl. Raises UsageError when the disk refuses."""
         path = self.path / "events" / "driver.jsonl"
         with files.writing(path):
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
-            file = os.fdopen(descriptor, "r+b")
-            log = DriverLog(path, file)
+            file = os.fdopen(os.open(path, _MADE | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644), "r+b")
+            data = file.read()
+            file.truncate(file.seek(data.rfind(b"\n") + 1))  # a line that its writer never finished is no event
         with file:
-            yield log
+            yield DriverLog(path, file, data.count(b"\n"))
 
     def events(self, manifest: Manifest | None = None) -> Events:
         """The driver's and every rank's events, checked, by a manifest that was read already. Raises DamagedBundle."""

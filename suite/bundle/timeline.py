@@ -146,24 +146,19 @@ def make_timeline(events: Events, manifest: Manifest) -> Timeline:
     seconds = tuple(training.times.seconds[:, :completed].max(axis=0).tolist()) if completed else ()
     window = range(min(manifest.measure.warmup, completed), completed)
     skipped = _skipped_steps(by_rank, window) if rules >= 2 else None
-    begins = tuple(turn.iteration for turn in training.of(0, Turn) if turn.iteration < completed)
-    cold = _first_of_several(begins, completed)
+    begins = dict.fromkeys(turn.iteration for turn in training.of(0, Turn) if turn.iteration < completed)
+    # the first of a turn of several; the last turn may have been cut short
+    cold = {first for first in begins if (first + 1 if first + 1 < completed else first - 1) not in begins}
     counted = [index for index in window if index not in (skipped or ()) and index not in cold]
     counts, problem = _counts(by_rank, counted or range(completed), manifest)
     phases = _phase_seconds(training, completed)
     sides = (events, training, generating)
-    return Timeline(manifest, *sides, rules, seconds, phases, counts, problem, window, counted, skipped, begins)
+    return Timeline(manifest, *sides, rules, seconds, phases, counts, problem, window, counted, skipped, tuple(begins))
 
 
 def _side(events: Events, ranks: range) -> Events:
     kept = {rank: written for rank, written in events.ranks.items() if rank in ranks}
     return events if len(kept) == len(events.ranks) else replace(events, ranks=kept)
-
-
-def _first_of_several(begins: Sequence[int], completed: int) -> set[int]:
-    """The iterations that begin turns of more than one; the last turn may have been cut short."""
-    alone = set(begins)
-    return {first for first in begins if (first + 1 if first + 1 < completed else first - 1) not in alone}
 
 
 def _skipped_steps(by_rank: list[Sequence[Iteration]], window: range) -> dict[int, int] | None:
