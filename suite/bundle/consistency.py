@@ -98,10 +98,7 @@ def _is_close(manifest: Manifest) -> bool:
 
 
 def findings(events: Events, manifest: Manifest, record: Record) -> tuple[Finding, ...]:
-    """Everything that does not fit, worst value first of each kind; nothing for a run that nobody changed.
-
-    ``record``: as derived from these events.
-    """
+    """Everything that does not fit, the worst first of each kind. ``record``: as derived from these events."""
     times, slacks = events.times, _slacks(manifest, record.noise)
     first = sum(rank < manifest.layout.training_ranks for rank in times.ranks)
     # ranks that meet at barriers: all, or each side of a split run

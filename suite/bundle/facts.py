@@ -67,24 +67,17 @@ def positive(value: Any) -> float | None:
 
 
 def derivation(events: Events) -> int:
-    """Which rules a bundle is derived by: those of the worker that wrote it, so that old records stay as they were.
-
-    1 for bundles of before there was such a fact. Raises DamagedBundle for rules that this version does not know.
-    """
+    """By which rules a bundle is derived: those of the worker that wrote it, so that old records stay as they were; 1
+    where it tells none. Raises DamagedBundle for rules that this version does not know."""
     value = facts_of(events, 0).get("derivation", 1)
     if type(value) is not int or not 1 <= value <= NEWEST_DERIVATION:
-        raise DamagedBundle(
-            f"events/rank-0.jsonl: derivation is {ascii(value)[:40]}, this version knows 1 to {NEWEST_DERIVATION}; it "
-            f"is suite {suite_version()}, and what a newer one wrote a newer one reads"
-        )
+        known = f"this version knows 1 to {NEWEST_DERIVATION}, suite {suite_version()}: install a newer one"
+        raise DamagedBundle(f"events/rank-0.jsonl: derivation is {ascii(value)[:40]}, {known}")
     return value
 
 
 def disturbance_notes(events: Events) -> Iterator[str]:
-    """Whose devices were not free before the run, as each rank saw its own; nothing of bundles of before it was asked.
-
-    Raises DamagedBundle for what is no list of texts.
-    """
+    """Whose devices were not free before the run, as ranks saw it. Raises DamagedBundle for no list of texts."""
     for rank in events.ranks if derivation(events) >= 2 else ():
         found = inner(facts_of(events, rank), "idle", "disturbed_by")
         if found is not None and not (isinstance(found, list) and all(isinstance(line, str) for line in found)):

@@ -3,8 +3,8 @@
 import os
 import shutil
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from suite.bundle.drafts import at_work, clear_drafts, draft_of
 from suite.bundle.files import sync_folder, writing
@@ -15,8 +15,7 @@ from suite.launch.cluster.submission import FOLDER as SUBMITTED
 from suite.spec.base import UsageError
 
 
-@dataclass(frozen=True)
-class Removable:
+class Removable(NamedTuple):
     """A bundle that nothing speaks against removing, with what it holds."""
 
     bundle: Bundle
@@ -43,10 +42,8 @@ def removable(path: Path) -> Removable:
 
 
 def remove(one: Removable) -> None:
-    """All of it, and its tags: at once for whoever looks at the folder.
-
-    Raises UsageError where it is being run or submitted by now, was moved, or cannot be removed.
-    """
+    """All of it, and its tags: at once for whoever looks at the folder. Raises UsageError where it is being run or
+    submitted by now, was moved, or cannot be removed."""
     path = Path(os.path.abspath(one.bundle.path))
     bundle, away = Bundle(path), draft_of(path, ".removed")
     clear_drafts(path.parent, ())

@@ -278,10 +278,7 @@ def _short(text: str, longest: int) -> str:
 
 
 def find_bundles(paths: Iterable[Path]) -> list[Bundle]:
-    """The bundles at and below ``paths``, each once, sorted by run id (``suite.bundle.walk`` says what is one).
-
-    Raises UsageError when a path is not a readable folder.
-    """
+    """The bundles at and below ``paths``, each once, by run id. Raises UsageError for what is no readable folder."""
     return find_marked(paths, None)[0]
 
 
