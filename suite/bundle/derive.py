@@ -181,7 +181,7 @@ def _turns(timeline: Timeline) -> Turns | None:
         return None
     if manifest.measure.turns != "iterations" or manifest.run.id not in known.rows:
         rows = " ".join(map(ascii, known.rows))[:200]
-        raise DamagedBundle(f"events/driver.jsonl has the run take turns with {rows}, its manifest does not")
+        raise DamagedBundle(f"events/driver.jsonl has the run take turns with {rows}, which does not fit its manifest")
     return Turns(start=known.start, rows=tuple(known.rows), begins=timeline.turns, phases=timeline.phase_seconds)
 
 
