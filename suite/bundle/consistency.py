@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from suite.bundle.event_fields import DriverEnd, Launch, kind_of
 from suite.bundle.events import Events, rank_name
-from suite.bundle.fact_checks import fact_findings, memory_findings
+from suite.bundle.facts import fact_findings, memory_findings
 from suite.bundle.findings import Finding, Within, one_of
 from suite.bundle.parts import Noise
 from suite.bundle.record import NO_WORK, Record
@@ -98,10 +98,7 @@ def _is_close(manifest: Manifest) -> bool:
 
 
 def findings(events: Events, manifest: Manifest, record: Record) -> tuple[Finding, ...]:
-    """Everything that does not fit, worst value first of each kind; nothing for a run that nobody changed.
-
-    ``record``: as derived from these events.
-    """
+    """Everything that does not fit, the worst first of each kind. ``record``: as derived from these events."""
     times, slacks = events.times, _slacks(manifest, record.noise)
     first = sum(rank < manifest.layout.training_ranks for rank in times.ranks)
     # ranks that meet at barriers: all, or each side of a split run

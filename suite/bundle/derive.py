@@ -7,11 +7,11 @@ from suite.bundle import rates
 from suite.bundle.event_fields import DriverEnd, Failed, Iteration, Launch, RankEnd, Start
 from suite.bundle.events import Events, rank_name
 from suite.bundle.evidence import recorded_evidence
-from suite.bundle.fact_checks import not_as_asked
-from suite.bundle.facts import disturbance_notes, facts_of
+from suite.bundle.facts import disturbance_notes, facts_of, not_as_asked
 from suite.bundle.files import DamagedBundle
 from suite.bundle.manifest_file import once_per_manifest
 from suite.bundle.noise import energy, throttle_reasons
+from suite.bundle.parts import Noise
 from suite.bundle.record import NO_WORK, Environment, Evidence, Failure, Iterations, Record, RunFacts, Status, Turns
 from suite.bundle.sides import overlap, with_sides_compared
 from suite.bundle.store import Bundle, OtherSchema, StillRunning
@@ -82,7 +82,7 @@ def derive(
         iterations=Iterations(seconds=timeline.seconds),
         turns=turns,
         environment=Environment(worker=facts_of(events, 0) or None, driver=driver_facts),
-        notes=tuple(_notes(timeline, rows > 1, stale, work_notes)),
+        notes=tuple(_notes(timeline, rows > 1, stale, work_notes, noise)),
         evidence=recorded_evidence(bundle, timeline.rules, evidence),
     )
 
@@ -181,7 +181,7 @@ def _turns(timeline: Timeline) -> Turns | None:
         return None
     if manifest.measure.turns != "iterations" or manifest.run.id not in known.rows:
         rows = " ".join(map(ascii, known.rows))[:200]
-        raise DamagedBundle(f"events/driver.jsonl has the run take turns with {rows}, which it is not of")
+        raise DamagedBundle(f"events/driver.jsonl has the run take turns with {rows}, which does not fit its manifest")
     return Turns(start=known.start, rows=tuple(known.rows), begins=timeline.turns, phases=timeline.phase_seconds)
 
 
@@ -190,7 +190,9 @@ def _strategy(manifest: Manifest) -> str:
     return manifest.layout.strategy()
 
 
-def _notes(timeline: Timeline, in_turns: bool, stale: int | None, work_notes: Iterable[str]) -> Iterator[str]:
+def _notes(
+    timeline: Timeline, in_turns: bool, stale: int | None, work_notes: Iterable[str], noise: Noise | None
+) -> Iterator[str]:
     events, manifest = timeline.events, timeline.manifest
     yield from events.notes
     if timeline.counts_problem:
@@ -210,7 +212,7 @@ def _notes(timeline: Timeline, in_turns: bool, stale: int | None, work_notes: It
         yield f"ranks tell a staleness of {stale}, although the layout lets every rank generate and train in turn"
     yield from disturbance_notes(events)
     yield from work_notes
-    throttling = throttle_reasons(timeline)
+    throttling = noise.device_throttling if noise else throttle_reasons(timeline)
     if throttling:
         yield f"clocks were held back by: {', '.join(throttling)}"
 

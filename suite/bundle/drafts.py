@@ -10,6 +10,8 @@ from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
+from suite.bundle.files import locked
+
 #: `.NAME.PID` of what is made, `.NAME.removed.PID` of what is removed.
 _DRAFT = re.compile(r"\.(?P<name>.+?)(?P<removed>\.removed)?\.[0-9]+", re.DOTALL)
 #: A draft is younger than this when its maker has not locked it yet.
@@ -43,9 +45,7 @@ def at_work(draft: Path) -> Iterator[None]:
     """Keep ``clear_drafts`` of other processes from it until the end of the block, wherever it is moved meanwhile."""
     with ExitStack() as ending:
         with suppress(OSError):  # where nothing can be locked, its age protects it
-            descriptor = _opened(draft)
-            ending.callback(os.close, descriptor)
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            ending.callback(os.close, locked(draft, os.O_RDONLY | os.O_NONBLOCK))
         yield
 
 
@@ -64,7 +64,7 @@ def clear_drafts(folder: Path, names: Collection[str]) -> None:
 
 def _is_abandoned(draft: Path) -> bool:
     try:
-        descriptor = _opened(draft)
+        descriptor = os.open(draft, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)  # no pipe is waited for
     except OSError:
         return False
     try:
@@ -78,8 +78,3 @@ def _is_abandoned(draft: Path) -> bool:
         return True
     finally:
         os.close(descriptor)
-
-
-def _opened(draft: Path) -> int:
-    """Raises OSError, for a link too; a pipe is not waited for."""
-    return os.open(draft, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

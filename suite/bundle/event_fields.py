@@ -84,17 +84,9 @@ class Together(Struct, gc=False):
 
 
 _TURNS = "an object with the start's id, and as rows the run ids of those that take turns, each once"
-_COUNTS = (
-    f"an object of whole numbers {' '.join(Work.__struct_fields__)}, with samples and responses, or of nulls where a "
-    "trainer's log does not tell"
-)
-_ROLLOUT = (
-    "an object of numbers or nulls: seconds and differences from 0, no mean above its maximum, an effective sample "
-    "size of 0 to 1"
-)
-_PERIOD = (
-    "an object of a publication's number, the staleness as samples by number, and roles with ranks and busy seconds"
-)
+_COUNTS = f"an object of whole numbers {' '.join(Work.__struct_fields__)}, or of nulls that a trainer's log leaves"
+_ROLLOUT = "an object of numbers from 0 or nulls, no mean above its maximum, an effective sample size up to 1"
+_PERIOD = "an object of a publication's number, samples by their staleness, and roles with ranks and busy seconds"
 _NOISE = "an object of numbers from 0 or nulls, with one such object as host"
 
 

@@ -71,7 +71,7 @@ class Events:
     def times(self) -> "RankTimes":
         from suite.bundle.timeline import times_of  # loads numpy, which who only looks for bundles does without
 
-        return times_of(self.ranks)
+        return times_of(self)
 
     @cached_property
     def _by_kind(self) -> dict[tuple[int, type[Event]], list[Event]]:
@@ -125,9 +125,8 @@ def _ranks_present(folder: Path, world: int) -> list[int]:
         raise DamagedBundle(f"events/rank-{ranks[-1]}.jsonl is of a rank beyond the {world} of the manifest")
     silent = world - len(ranks)
     if silent > MOST_SILENT:
-        raise DamagedBundle(
-            f"{silent} of the manifest's {world} ranks have no events, more than the {MOST_SILENT} read"
-        )
+        known = f"{silent} of the manifest's {world} ranks have no events"
+        raise DamagedBundle(f"{known}, more than the {MOST_SILENT} that are looked for")
     return ranks
 
 
@@ -154,21 +153,20 @@ def _check_rank(events: tuple[Event, ...], name: str, manifest: Manifest) -> Non
     within: set[object] = set()
     for event in events:
         kind, phase, iteration = type(event), getattr(event, "phase", None), getattr(event, "iteration", None)
-        where = f"{name} seq {event.seq}"
         if has_ended:
-            raise DamagedBundle(f"{where} follows the end")
+            raise DamagedBundle(f"{name} seq {event.seq} follows the end")
         if kind is kinds.Failed:
             continue
         is_within, is_beat = kind in _OF_ITERATIONS and phase != SETUP, kind is kinds.Heartbeat
         # a trainer has work between iterations too, of which it tells as of the one before
-        fitting = (completed, completed - 1, None) if is_beat else (completed,)
-        if (is_within or is_beat) and iteration not in fitting:
-            raise DamagedBundle(f"{where}: {kind_of(event)} event of iteration {iteration} where {completed} follows")
+        if (is_within and iteration != completed) or (is_beat and iteration not in (completed, completed - 1, None)):
+            what = f"{kind_of(event)} event of iteration {iteration} where {completed} follows"
+            raise DamagedBundle(f"{name} seq {event.seq}: {what}")
         if is_beat:
             continue
         seen = within if is_within else once
         if (kind, phase) in seen:
-            raise DamagedBundle(f"{where}: {kind_of(event)} event is a repetition")
+            raise DamagedBundle(f"{name} seq {event.seq}: {kind_of(event)} event is a repetition")
         seen.add((kind, phase))
         if kind is kinds.Iteration:
             completed += 1
@@ -177,7 +175,7 @@ def _check_rank(events: tuple[Event, ...], name: str, manifest: Manifest) -> Non
             has_ended, asked = True, manifest.measure.warmup + manifest.iterations
             if event.status == "ok" and not completed == event.iterations == asked:
                 counts = f"{event.iterations} iterations; {completed} were written, {asked} were asked for"
-                raise DamagedBundle(f"{where}: ended ok after {counts}")
+                raise DamagedBundle(f"{name} seq {event.seq}: ended ok after {counts}")
 
 
 def _check_start(event: kinds.Start, manifest: Manifest, where: str) -> None:
@@ -195,24 +193,27 @@ def events_in(data: bytes, name: str, rank: int | None, notes: list[str]) -> tup
     events: list[Event] = []
     unknown: list[str] = []
     lines = data.split(b"\n")
-    careful = [mark for mark in _CAREFUL if mark in data]
+    longest = max(lines, key=len)
+    if len(longest) >= LINE_BYTES:
+        raise DamagedBundle(f"{name} line {lines.index(longest) + 1} is longer than {LINE_BYTES} bytes")
+    if lines.pop():
+        notes.append(f"{name} line {len(lines) + 1} was cut short and left out")
+    decode, careful = _DECODE[_writer(rank)], [mark for mark in _CAREFUL if mark in data]
     for seq, line in enumerate(lines):
-        if len(line) >= LINE_BYTES:
-            raise DamagedBundle(f"{name} line {seq + 1} is longer than {LINE_BYTES} bytes")
-        if seq == len(lines) - 1:
-            notes += [f"{name} line {seq + 1} was cut short and left out"] if line else []
-            break
-        event = _usual_event(line, rank, seq, careful) or _checked_event(line, rank, seq, f"{name} line {seq + 1}")
-        if isinstance(event, str):
-            unknown.append(event)
-        else:
-            events.append(event)
+        event = _usual_event(line, decode, careful)
+        if event is None or event.seq != seq or event.rank != rank:
+            known = _checked_event(line, rank, seq, f"{name} line {seq + 1}")
+            if isinstance(known, str):
+                unknown.append(known)
+                continue
+            event = known
+        events.append(event)
     if unknown:
         notes.append(unknown[0] if len(unknown) == 1 else f"{unknown[0]}, as were {len(unknown) - 1} more")
     return tuple(events)
 
 
-def _usual_event(line: bytes, rank: int | None, seq: int, careful: Sequence[bytes]) -> Event | None:
+def _usual_event(line: bytes, decode: Callable[[bytes], Event], careful: Sequence[bytes]) -> Event | None:
     """Null where something is wrong with it, or to be noted. No object may have a name twice, of which all but the last
     would be lost.
 
@@ -221,15 +222,15 @@ def _usual_event(line: bytes, rank: int | None, seq: int, careful: Sequence[byte
     such characters, which are ``careful``, JSON's own parser tells.
     """
     try:
-        event = _DECODE[_writer(rank)](line)
-        if event.seq != seq or event.rank != rank:
-            return None
-        if any(mark in line for mark in careful):
+        event = decode(line)
+        if careful and any(mark in line for mark in careful):
             parse_object(line.decode(), "")
         elif _encode(_parse(line)).count(b'":') != line.count(b'":'):
             return None
-        if isinstance(event, kinds.Environment | kinds.Iteration):
-            check_tree(event.facts if isinstance(event, kinds.Environment) else event.device, "")
+        if isinstance(event, kinds.Iteration):
+            check_tree(event.device, "")
+        elif isinstance(event, kinds.Environment):
+            check_tree(event.facts, "")
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, DamagedBundle):
         return None
     return event

@@ -62,10 +62,8 @@ def evidence_files(bundle: Bundle) -> list[str]:
 
 
 def recorded_evidence(bundle: Bundle, rules: int, known: Evidence | None = None) -> Evidence | None:
-    """What a record names: nothing in bundles of before there was evidence, and of more than is hashed.
-
-    ``known``: the bundle's, where it was hashed already. Raises DamagedBundle as ``digest_of``.
-    """
+    """What a record names: nothing by older rules, and of more than is hashed. ``known``: the bundle's, where it was
+    hashed already. Raises DamagedBundle as ``digest_of``."""
     try:
         return known or read_once(bundle)[0] if rules >= _DERIVATION else None
     except TooMuchEvidence:

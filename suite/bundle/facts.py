@@ -1,11 +1,22 @@
-"""The facts of a rank's environment event, and by which rules its bundle is derived."""
+"""The facts of a rank's environment event, and by which rules its bundle is derived; and whether what ranks report of
+their stack, machine, reward, noise, energy and memory fits the manifest and the driver.
+
+What an older worker did not report is held against nobody.
+"""
 
 from collections.abc import Iterator
 from typing import Any
 
-from suite.bundle.event_fields import Environment
-from suite.bundle.events import Events
+from suite.backends.registry import find_backend
+from suite.bundle.event_fields import Environment, Iteration, Launch, Memory, Turn
+from suite.bundle.events import SETUP, Events
 from suite.bundle.files import DamagedBundle
+from suite.bundle.findings import Finding, one_of
+from suite.bundle.manifest_file import once_per_manifest
+from suite.bundle.record import Record
+from suite.spec.base import UsageError
+from suite.spec.manifest import Manifest
+from suite.spec.resolve import sample_lengths
 from suite.spec.version import suite_version
 
 #: The newest rules that this version knows; ``suite.worker.facts.DERIVATION`` is what its own ranks ask for.
@@ -13,6 +24,22 @@ NEWEST_DERIVATION = 4
 #: Of a rank's own words, as much as a note shows.
 _LINES, _LINE_CHARACTERS = 8, 200
 _MOST_LISTED = 512
+#: From here on ranks report the noise of every iteration.
+_WITH_NOISE = 3
+_DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+#: A mean of one number is that number but for rounding, also in half precision.
+_REWARD_SHARE, _REWARD_LEAST = 0.01, 0.001
+#: What a counter in millijoules leaves of an energy; samples of the power, some a second, tell it within a factor.
+_ENERGY_JOULES, _ENERGY_SHARE, _ENERGY_SECONDS, _POWER_FACTOR = 0.1, 0.001, 3.0, 2.0
+#: Of the tokens of all samples; more samples than any run has take long to draw.
+_LENGTHS_SHARE, _MOST_DRAWN = 0.1, 50_000
+_SHOWN = 40
+#: A process gives back little of what it had before there was a model.
+_RESIDENT_SHARE = 0.8
+#: What a device holds beside the allocator's memory hardly grows while a model is built.
+_OUTSIDE_BYTES, _OUTSIDE_SHARE = 256 << 20, 0.1
+#: The floor is the least that there can be; it knows no page that is shared or given back.
+_FLOOR_RATIO = 1.25
 
 
 def facts_of(events: Events, rank: int) -> dict[str, Any]:
@@ -40,24 +67,17 @@ def positive(value: Any) -> float | None:
 
 
 def derivation(events: Events) -> int:
-    """Which rules a bundle is derived by: those of the worker that wrote it, so that old records stay as they were.
-
-    1 for bundles of before there was such a fact. Raises DamagedBundle for rules that this version does not know.
-    """
+    """By which rules a bundle is derived: those of the worker that wrote it, so that old records stay as they were; 1
+    where it tells none. Raises DamagedBundle for rules that this version does not know."""
     value = facts_of(events, 0).get("derivation", 1)
     if type(value) is not int or not 1 <= value <= NEWEST_DERIVATION:
-        raise DamagedBundle(
-            f"events/rank-0.jsonl: derivation is {ascii(value)[:40]}, this version knows 1 to {NEWEST_DERIVATION}; it "
-            f"is suite {suite_version()}, and what a newer one wrote a newer one reads"
-        )
+        known = f"this version knows 1 to {NEWEST_DERIVATION}, suite {suite_version()}: install a newer one"
+        raise DamagedBundle(f"events/rank-0.jsonl: derivation is {ascii(value)[:40]}, {known}")
     return value
 
 
 def disturbance_notes(events: Events) -> Iterator[str]:
-    """Whose devices were not free before the run, as each rank saw its own; nothing of bundles of before it was asked.
-
-    Raises DamagedBundle for what is no list of texts.
-    """
+    """Whose devices were not free before the run, as ranks saw it. Raises DamagedBundle for no list of texts."""
     for rank in events.ranks if derivation(events) >= 2 else ():
         found = inner(facts_of(events, rank), "idle", "disturbed_by")
         if found is not None and not (isinstance(found, list) and all(isinstance(line, str) for line in found)):
@@ -65,3 +85,175 @@ def disturbance_notes(events: Events) -> Iterator[str]:
         if found:
             lines = "; ".join(line[:_LINE_CHARACTERS] for line in found[:_LINES])
             yield f"the device of rank {rank} was not free before the run: {lines}"
+
+
+def fact_findings(events: Events, manifest: Manifest, record: Record) -> Iterator[Finding]:
+    """One for each kind of contradiction."""
+    yield from one_of("stack", [*not_as_asked(events, manifest), *_threads(events, manifest), *_kind(manifest)])
+    yield from one_of("machine", _processors(events, record))
+    yield from one_of("ceilings", _ceilings(events, manifest))
+    yield from one_of("reward", _rewards(events, manifest))
+    yield from one_of("noise", _without_noise(events, manifest))
+    yield from one_of("voided", _voided(events, manifest))
+    yield from one_of("energy", _energies(events))
+    yield from one_of("lengths", _lengths(manifest))
+
+
+def not_as_asked(events: Events, manifest: Manifest) -> Iterator[str]:
+    """Another device or other versions than the manifest has; a worker that finds another stack starts no run."""
+    facts = [facts_of(events, rank) for rank in events.ranks]
+    kinds = sorted({str(each["device"].get("type"))[:_SHOWN] for each in facts if isinstance(each.get("device"), dict)})
+    if kinds not in ([], [manifest.measure.device]):
+        yield f"the manifest asks for {manifest.measure.device}, ranks tell they ran on {' and '.join(kinds)}"
+    packages = [each["packages"] for each in facts if isinstance(each.get("packages"), dict)]
+    for package, version in manifest.stack.items():
+        found = {str(each.get(package))[:_SHOWN] for each in packages}
+        if found - {version}:
+            yield f"the manifest asks for {package} {version}, ranks tell {' and '.join(sorted(found))}"
+
+
+def _threads(events: Events, manifest: Manifest) -> Iterator[str]:
+    asked = manifest.measure.threads_per_rank
+    for rank in events.ranks:
+        found = inner(facts_of(events, rank), "threads", "torch")
+        if found not in (None, asked):
+            yield f"the manifest asks for {asked} threads a rank, rank {rank} had {ascii(found)[:_SHOWN]}"
+
+
+@once_per_manifest
+def _kind(manifest: Manifest) -> tuple[str, ...]:
+    """An engine is held to more than a trainer. Of a package that is not installed nothing is known."""
+    name, kind = manifest.backend.name, manifest.backend.kind
+    try:
+        known = find_backend(name).kind
+    except UsageError:
+        return ()
+    return () if kind == known else (f"the manifest calls {name} of kind {kind}, it is of kind {known}",)
+
+
+def _processors(events: Events, record: Record) -> Iterator[str]:
+    """Of ranks that the driver started on its own machine."""
+    launch, driver = events.of_driver(Launch), inner(record.environment.driver, "host", "cpu", "model")
+    for rank in events.ranks if launch is not None and launch.launcher == "local" else ():
+        own = inner(facts_of(events, rank), "cpu", "model")
+        if isinstance(own, str) and isinstance(driver, str) and own != driver:
+            yield f"rank {rank} ran on {ascii(own)[:_SHOWN]}, its driver beside it on {ascii(driver)[:_SHOWN]}"
+
+
+def _ceilings(events: Events, manifest: Manifest) -> Iterator[str]:
+    """Peaks that a rank measured before the run, in the precision of the run."""
+    wanted = _DTYPES[manifest.measure.precision]
+    for rank in events.ranks:
+        dtype = inner(facts_of(events, rank), "ceilings", "matmul_dtype")
+        if isinstance(dtype, str) and dtype != wanted:
+            yield f"rank {rank} measured its device in {ascii(dtype)[:_SHOWN]}, the run computes in {wanted}"
+
+
+def _rewards(events: Events, manifest: Manifest) -> Iterator[str]:
+    """A constant reward has no other mean."""
+    reward = manifest.workload.reward
+    if reward.kind != "constant":
+        return
+    for event in events.of_all(Iteration):
+        found = event.stats.get("reward")
+        if found is not None and abs(found - reward.value) > max(_REWARD_SHARE * abs(reward.value), _REWARD_LEAST):
+            where = f"in iteration {event.iteration} of rank {event.rank}"
+            yield f"the mean reward was {found:.6g} {where}, the manifest has a constant one of {reward.value:.6g}"
+
+
+def _without_noise(events: Events, manifest: Manifest) -> Iterator[str]:
+    """Iterations whose noise somebody took away, or whom older rules would keep from being judged by it."""
+    rules = derivation(events)
+    is_cpu_engine = manifest.measure.device == "cpu" and manifest.backend.kind == "engine"
+    if rules < _WITH_NOISE and manifest.stack_code and facts_of(events, 0):
+        yield f"ranks ask for the rules of derivation {rules}, which are older than the version that made the manifest"
+    for event in events.of_all(Iteration) if rules >= _WITH_NOISE else ():
+        if event.noise is None:
+            yield f"rank {event.rank} tells nothing of the noise around iteration {event.iteration}, as its worker does"
+        elif is_cpu_engine and event.noise.get("cpu_seconds") == 0:
+            yield f"rank {event.rank} computed iteration {event.iteration} in no time of a CPU"
+
+
+def _voided(events: Events, manifest: Manifest) -> Iterator[str]:
+    """Iterations that were made not to count: optimizers skip steps in fp16 alone, and who runs alone has no turns."""
+    launch = events.of_driver(Launch)
+    for event in events.of_all(Iteration) if manifest.measure.precision != "fp16" else ():
+        if event.skipped_steps:
+            yield f"rank {event.rank} skipped optimizer steps in iteration {event.iteration}, which fp16 alone does"
+    for turn in events.of_all(Turn) if launch is not None and launch.turns is None else ():
+        yield f"rank {turn.rank} had a turn from iteration {turn.iteration} on, its driver ran it alone"
+
+
+def _energies(events: Events) -> Iterator[str]:
+    """Of a window of the device, which tells its energy, the counter's readings around it, and samples of the power."""
+    for event in events.of_all(Iteration):
+        window = event.device or {}
+        energy, power = (positive(window.get(name)) for name in ("energy_joules", "power_watts_mean"))
+        begin, end = (positive(window.get(f"energy_counter_{name}_joules")) for name in ("begin", "end"))
+        where = f"in iteration {event.iteration} of rank {event.rank}"
+        if energy and begin and end and abs(end - begin - energy) > _ENERGY_JOULES + _ENERGY_SHARE * energy:
+            yield f"{energy:.6g} J were used {where}, and {end - begin:.6g} by the counter's readings"
+        drawn = power * event.seconds if power and event.seconds > _ENERGY_SECONDS else None
+        if energy and drawn and not 1 / _POWER_FACTOR < energy / drawn < _POWER_FACTOR:
+            yield f"{energy:.6g} J were used {where}, and {drawn:.6g} by its {power:.4g} W"
+
+
+def memory_findings(events: Events, manifest: Manifest, record: Record) -> Iterator[Finding]:
+    """Peaks that their own rank contradicts, and a run that needed less than there must be."""
+    cuda = manifest.measure.device == "cuda"
+    yield from one_of(
+        "memory-peaks",
+        (
+            f"{text} in {event.phase} of rank {event.rank}"
+            for rank in events.ranks
+            for facts in (facts_of(events, rank),)
+            for event in events.of(rank, Memory)
+            for text in _wrong_peaks(event, facts, cuda)
+        ),
+    )
+    memory = record.memory
+    if memory is not None and memory.efficiency is not None and memory.efficiency > _FLOOR_RATIO:
+        share = f"{1 / memory.efficiency:.3g} of the {memory.theoretical_minimum_bytes} bytes"
+        yield Finding(name="memory-floor", text=f"the peak is {share} that the layout needs")
+
+
+def _wrong_peaks(event: Memory, facts: dict[str, Any], cuda: bool) -> Iterator[str]:
+    allocated, reserved = event.peak_allocated_bytes, event.peak_reserved_bytes
+    resident, baseline = event.peak_resident_bytes, facts.get("resident_baseline_bytes")
+    if resident is not None and type(baseline) is int:
+        if resident < _RESIDENT_SHARE * baseline:
+            yield f"{resident} bytes were resident at the peak, {baseline} before there was a model,"
+        if not cuda and allocated is not None and allocated != max(0, resident - baseline):
+            yield f"{allocated} bytes at the peak are not the {resident} that were resident less {baseline} before"
+    if allocated is not None and reserved is not None and allocated > reserved:
+        yield f"{allocated} bytes were allocated at the peak, of {reserved} reserved,"
+    if cuda:
+        yield from _wrong_on_device(event, facts)
+
+
+def _wrong_on_device(event: Memory, facts: dict[str, Any]) -> Iterator[str]:
+    reserved, used = event.peak_reserved_bytes, event.peak_device_bytes
+    total = inner(facts, "device", "memory_bytes")
+    built = inner(facts, "communicators", "outside_allocator_bytes", "built")
+    if type(total) is int and max(reserved or 0, used or 0) > total:
+        yield f"{max(reserved or 0, used or 0)} bytes were used of a device of {total}"
+    if event.phase == SETUP and type(built) is int and reserved is not None and used is not None:
+        beside = used - reserved
+        if beside - built > _OUTSIDE_BYTES + _OUTSIDE_SHARE * used:
+            yield f"{beside} bytes lay beside the {reserved} reserved ones, {built} by the rank's facts,"
+
+
+@once_per_manifest
+def _lengths(manifest: Manifest) -> tuple[str, ...]:
+    """Samples shorter or longer than the workload's distribution gives; older versions drew them otherwise, with
+    nearly the same mean."""
+    drawn, samples = manifest.work.lengths, manifest.work.global_rollouts
+    asked = sample_lengths(manifest.workload, samples, manifest.measure.seed) if samples <= _MOST_DRAWN else None
+    if drawn is None or asked is None:
+        return ()
+    both = (("prompt", drawn.prompt, asked.prompt), ("response", drawn.response, asked.response))
+    return tuple(
+        f"the {name}s of the manifest have {sum(found)} tokens, its distribution gives {sum(wanted)}"
+        for name, found, wanted in both
+        if abs(sum(found) - sum(wanted)) > _LENGTHS_SHARE * sum(wanted)
+    )

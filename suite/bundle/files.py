@@ -1,6 +1,7 @@
 """Reading and writing the files of a bundle that may have been cut short or made by somebody hostile."""
 
 import errno
+import fcntl
 import json
 import math
 import os
@@ -44,6 +45,20 @@ def write_synced(path: Path, content: str | bytes) -> None:
         file.write(content.encode() if isinstance(content, str) else content)
         file.flush()
         os.fsync(file.fileno())
+
+
+def locked(path: Path, flags: int, wait: bool = False) -> int:
+    """Descriptor of a file or folder, opened with ``flags``, that this process alone holds until it is closed.
+
+    Raises OSError, for a link too, BlockingIOError where somebody else holds it and it is not waited for.
+    """
+    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
 def sync_folder(path: Path) -> None:

@@ -4,8 +4,7 @@ of their GPU boards, and what held the clocks back."""
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,8 +27,7 @@ _Windows = Mapping[int, Sequence[_Window]]
 _Total = tuple[float | None, str | None]
 
 
-@dataclass(frozen=True)
-class HostUse:
+class HostUse(NamedTuple):
     """The CPUs of a host that ranks of the run may run on: how many there are, how many their threads need (null beside
     GPUs, where they use what they need), and how many they and others used in the mean. ``rank``: who tells."""
 
@@ -40,8 +38,7 @@ class HostUse:
     others: float
 
 
-@dataclass(frozen=True)
-class Heard:
+class Heard(NamedTuple):
     """What was told with the counted iterations. ``ranks``: the windows of ranks that told one each time; ``hosts`` of
     those of them that told their host's. ``late``: seconds that a rank came last, by iteration and rank."""
 
@@ -233,10 +230,7 @@ def energy(timeline: Timeline) -> Energy | None:
 
 
 def throttle_reasons(timeline: Timeline) -> tuple[str, ...]:
-    """Which limits held the clocks back in counted iterations, as the sampler saw them: by NVML's names, sorted.
-
-    Raises DamagedBundle for a window whose reasons are no texts.
-    """
+    """What held the clocks back in counted iterations: NVML's names, sorted. Raises DamagedBundle for no texts."""
     reasons: set[str] = set()
     for event in timeline.counted_events():
         found = (event.device or {}).get("throttle_reasons", [])

@@ -50,27 +50,15 @@ class Straggler(Frozen):
 class Noise(Frozen):
     """What disturbed the counted iterations; each null where no rank tells it."""
 
-    cpu_share: Spread | None = Field(
-        description="CPU time over wall time of the thread that runs the iteration; the worst is the least"
-    )
+    cpu_share: Spread | None = Field(description="CPU over wall time of the thread of the iteration; worst: the least")
     cpus_used: Spread | None = Field(description="CPU seconds per second of a rank's process, all its threads")
-    cpu_wait_share: Spread | None = Field(
-        description="of wall time, that the thread that runs the iteration could have run but had no CPU"
-    )
-    involuntary_switches: Spread | None = Field(
-        description="how often a rank's threads lost their CPU, per CPU second of the rank"
-    )
+    cpu_wait_share: Spread | None = Field(description="of wall time, that this thread waited for a CPU")
+    involuntary_switches: Spread | None = Field(description="times that threads lost their CPU, per CPU second")
     major_faults: Spread | None = Field(description="page faults that wait for a disk, per second")
     minor_faults: Spread | None = Field(description="page faults that do not, per second")
-    throttled_share: Spread | None = Field(
-        description="of wall time, that a limit on CPU time (control groups) held a rank back; null without one"
-    )
-    others_cpus: Spread | None = Field(
-        description="CPU seconds per second that others used of the CPUs that a host's ranks may run on"
-    )
-    steal_share: Spread | None = Field(
-        description="of the CPU time that a host wanted, what its hypervisor gave to other machines"
-    )
+    throttled_share: Spread | None = Field(description="of wall time, that a limit on CPU time took; null without one")
+    others_cpus: Spread | None = Field(description="CPUs that others used, of those that a host's ranks may run on")
+    steal_share: Spread | None = Field(description="of the CPU time a host wanted, what its hypervisor gave to others")
     cpu_pressure_share: Spread | None = Field(description="of wall time, that any task of a host waited for a CPU")
     memory_pressure_share: Spread | None = Field(description="of wall time, that any task of a host waited for memory")
     load: Spread | None = Field(description="of a host in the last minute, at the end of each iteration")
@@ -96,12 +84,10 @@ class OverlapSide(Frozen):
 
     ranks: int = Field(gt=0)
     busy_seconds: Seconds = Field(
-        description="in the side's own phases but for waiting: no share of an iteration; of an asynchronous run what "
-        "its roles worked, mean over the side's ranks"
+        description="in its phases without waiting, no share of an iteration; asynchronous: what a rank of it worked"
     )
     waiting_seconds: Seconds = Field(
-        description="training: for samples; generation: what its iteration takes beyond its phases; of an asynchronous "
-        "run the rest of the period"
+        description="training: for samples; generation: beyond its phases; asynchronous: the rest of the period"
     )
     phases: dict[str, Seconds] = Field(description="mean seconds by phase")
     memory: Peaks = Field(description="maximum over the side's ranks")
@@ -119,16 +105,10 @@ class OverlapRole(Frozen):
 class Overlap(Frozen):
     """Generation beside training, on ranks of its own: of what it takes, what the iteration still shows."""
 
-    exposed_generate_seconds: Seconds = Field(
-        description="that the training side waited for samples: its phase generate"
-    )
+    exposed_generate_seconds: Seconds = Field(description="that training waited for samples: its phase generate")
     generation_busy_seconds: Seconds = Field(description="that the generation side generated")
     sides: dict[Literal["training", "generation"], OverlapSide]
-    roles: dict[str, OverlapRole] | None = Field(
-        default=None, description="of an asynchronous run, over all of its devices; null: the sides take turns by rule"
-    )
+    roles: dict[str, OverlapRole] | None = Field(default=None, description="asynchronous: over all devices; else null")
     staleness: dict[str, float] | None = Field(
-        default=None,
-        description="of an asynchronous run: share of the consumed samples by how many publications of weights old "
-        "they were; null: it is one number",
+        default=None, description="asynchronous: share of samples by their age in publications; else null"
     )

@@ -15,6 +15,7 @@ from suite.spec.workload import Scaling
 RECORD_SCHEMA: Final = "suite/record/1"
 #: How the note of a run begins whose counts are of no one number.
 NO_WORK = "no rate without its work"
+_Positive = Annotated[float, Field(ge=LEAST_SECONDS, le=MOST_SECONDS)]
 
 Status = Literal["ok", "failed", "interrupted"]
 Verdict = Literal["steady", "drifting", "no steady state"]
@@ -50,9 +51,7 @@ class Failure(Frozen):
     kind: FailureKind
     phase: str | None = Field(description="the phase it was in; null: unknown or outside of any")
     evidence: tuple[str, ...]
-    iteration: int | None = Field(
-        default=None, description="the iteration it was in; null: unknown, outside of any, or an older bundle"
-    )
+    iteration: int | None = Field(default=None, description="null: unknown, outside of any, or an older bundle")
 
 
 class Counts(Frozen):
@@ -93,17 +92,19 @@ class Phase(Frozen):
     """One phase of an iteration: mean over the counted iterations of the slowest rank's own time."""
 
     seconds: Seconds = Field(description="mean seconds per counted iteration")
-    share: float | None = Field(
-        description="of the iteration; the shares of all phases add up to 1 where ranks agree; null: an asynchronous "
-        "run, in whose iterations others work meanwhile"
-    )
-    tokens_per_second: float | None = Field(
-        description="of the tokens that the phase is declared with (suite.spec.phases); null where there are none, and "
-        "where the phase took no measurable time"
-    )
+    share: float | None = Field(description="of the iteration, 1 in all where ranks agree; null: an asynchronous run")
+    tokens_per_second: float | None = Field(description="of those that suite.spec.phases declares; null: none, no time")
 
 
 class _Phases(Frozen):
+    """The phases of an iteration; null: the backend does not tell this phase apart."""
+
+    if TYPE_CHECKING:  # one for each declared phase (``suite.spec.phases``)
+
+        def __init__(self, **phases: Phase | None) -> None: ...
+
+        def __getattr__(self, name: str) -> Phase | None: ...
+
     @model_serializer(mode="wrap")
     def _without_optional_ones(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
         optional = {phase.name for phase in ALL if phase.optional}
@@ -111,21 +112,10 @@ class _Phases(Frozen):
 
 
 if TYPE_CHECKING:
-
-    class Phases(_Phases):
-        """One ``Phase | None`` for each declared phase (``suite.spec.phases``)."""
-
-        def __init__(self, **phases: Phase | None) -> None: ...
-
-        def __getattr__(self, name: str) -> Phase | None: ...
-
+    Phases = _Phases
 else:
-    Phases = create_model(
-        "Phases",
-        __base__=_Phases,
-        __doc__="The phases of an iteration; null: the backend does not tell this phase apart.",
-        **{phase.name: (Phase | None, None) if phase.optional else (Phase | None, ...) for phase in ALL},
-    )
+    _of_phases = {phase.name: (Phase | None, None) if phase.optional else (Phase | None, ...) for phase in ALL}
+    Phases = create_model("Phases", __base__=_Phases, __doc__=_Phases.__doc__, **_of_phases)
 
 
 class Wait(Frozen):
@@ -153,9 +143,7 @@ class Memory(Peaks):
     efficiency_allocated: float | None = Field(description="floor over peak allocated")
     by_phase: dict[str, Peaks] = Field(description="maximum over ranks by phase, setup among them")
     min_over_ranks: Peaks = Field(description="the least loaded rank's peaks")
-    allocation_retries: int | None = Field(
-        description="during the counted iterations, summed over ranks; above 0 the device was all but full"
-    )
+    allocation_retries: int | None = Field(description="in counted iterations, over ranks; above 0: memory was full")
     floor: Floor | None
 
 
@@ -170,9 +158,7 @@ class Compute(Frozen):
     peak_flops: float | None = Field(description="dense FLOP/s of one device at the run's precision; null: unknown")
     convention: str | None
     hardware_flops_causal: float | None = Field(
-        default=None,
-        description="hardware_flops with the attention that a causal mask leaves, about half of it: what a fused "
-        "causal kernel executes; null: the bundle is older than this figure",
+        default=None, description="hardware_flops of what a causal mask leaves, as a fused kernel executes it"
     )
     hfu_causal: float | None = Field(default=None, description="hardware_flops_causal / (seconds x peak x ranks)")
 
@@ -216,20 +202,14 @@ class Rollout(Frozen):
     """Generation over the counted iterations; null: not told."""
 
     idle_slot_share: float | None = Field(
-        description="of the token steps until the longest sample of each replica ends, those of samples that have "
-        "ended: 1 - mean / longest, from the lengths alone; null where they are even"
+        description="of a replica's token steps, those of samples that have ended, 1 - mean / longest; null: even"
     )
-    idle_slot_seconds: Seconds | None = Field(
-        description="from a sample's own end to the end of its generation, mean over samples and iterations"
-    )
+    idle_slot_seconds: Seconds | None = Field(description="from a sample's end to its generation's, mean over all")
     logprob_difference_mean: float | None = Field(
-        description="between the generation engine's own log-probs and the policy's, per response token: mean over "
-        "ranks and iterations"
+        description="between the engine's own log-probs and the policy's, mean over response tokens and iterations"
     )
     logprob_difference_max: float | None = Field(description="the largest of any rank and iteration")
-    effective_sample_size: float | None = Field(
-        ge=0, le=1, description="of importance weights between the two, as a share of the tokens"
-    )
+    effective_sample_size: float | None = Field(ge=0, le=1, description="of importance weights, as a share of tokens")
 
 
 class SteadyState(Frozen):
@@ -245,9 +225,7 @@ class SteadyState(Frozen):
 class Iterations(Frozen):
     """The raw samples beside the statistics."""
 
-    seconds: tuple[Annotated[float, Field(ge=LEAST_SECONDS, le=MOST_SECONDS)], ...] = Field(
-        description="of all completed iterations, slowest rank, warm-up first"
-    )
+    seconds: tuple[_Positive, ...] = Field(description="of all completed ones, slowest rank, warm-up first")
 
 
 class Turns(Frozen):
@@ -256,9 +234,7 @@ class Turns(Frozen):
     start: str = Field(description="the same of all runs that were started together")
     rows: tuple[str, ...] = Field(description="ids of these runs, this one among them")
     begins: tuple[int, ...] = Field(description="iterations that began a turn; of several the first does not count")
-    phases: dict[str, tuple[Seconds, ...]] = Field(
-        description="seconds of each timed phase of all completed iterations, slowest rank, warm-up first"
-    )
+    phases: dict[str, tuple[Seconds, ...]] = Field(description="by phase, of all completed iterations, slowest rank")
 
 
 class Environment(Frozen):
@@ -274,7 +250,7 @@ class Evidence(Frozen):
 
 
 class Record(Frozen):
-    """One run's measurements. Rates per second, times in seconds, sizes in bytes; unknown is null."""
+    """One run's measurements: rates per second, seconds, bytes. Null is what is unknown, or came after the bundle."""
 
     schema_: Literal["suite/record/1"] = Field(default=RECORD_SCHEMA, alias="schema")
     run: RunFacts
@@ -284,39 +260,21 @@ class Record(Frozen):
     throughput: Throughput | None = Field(description="null where no iteration after the warm-up was completed")
     phases: Phases | None
     details: dict[str, Seconds] | None = Field(
-        default=None,
-        description="parts of the iteration by `phase/part`: mean seconds per counted iteration of the rank that took "
-        "longest; null: the backend tells none",
+        default=None, description="mean seconds by `phase/part` of the rank that took longest; null: none are told"
     )
-    phase_intervals: dict[str, Estimate] | None = Field(
-        default=None,
-        description="seconds of each phase as in `phases`, with the interval that this run's iterations give; null: "
-        "the bundle is older than this figure",
-    )
-    waits: dict[str, Wait] | None = Field(
-        default=None,
-        description="by timed phase; null: one rank, which waits for nobody, or the bundle is older than this figure",
-    )
+    phase_intervals: dict[str, Estimate] | None = Field(default=None, description="`phases` with this run's intervals")
+    waits: dict[str, Wait] | None = Field(default=None, description="by timed phase; null: one rank waits for nobody")
     void_iterations: tuple[Count, ...] | None = Field(
-        default=None,
-        description="iterations after the warm-up that do not count, because optimizer steps were skipped in them, or "
-        "because they are the first of a turn of several; null: no rank tells skipped steps, or the bundle is older "
-        "than this figure",
+        default=None, description="after the warm-up: skipped steps, or first of a turn of several; null: none told"
     )
-    algorithm: str | None = Field(
-        default=None, description="with the options that are not its defaults; null: PPO, as of old"
-    )
+    algorithm: str | None = Field(default=None, description="with options that are not its defaults; null: PPO")
     lengths: RealisedLengths | None = Field(default=None, description="null: all samples are of one length")
     padding: Padding | None = Field(default=None, description="null: all samples are of one length, or no counts")
     rollout: Rollout | None = Field(default=None, description="null: nothing is told of generation but its phase")
     staleness: Count | None = Field(
-        default=None,
-        description="updates of the weights between those that generated the samples and those that train on them; of "
-        "an asynchronous run the most of any sample, in publications; null: no rank tells",
+        default=None, description="most updates of weights from generating to training on a sample; null: not told"
     )
-    overlap: Overlap | None = Field(
-        default=None, description="null: every rank generates and trains in turn, or no iteration counts"
-    )
+    overlap: Overlap | None = Field(default=None, description="null: ranks take turns at both, or no iteration counts")
     memory: Memory | None
     compute: Compute | None
     energy: Energy | None = Field(description="null where nothing was sampled, as on a CPU")
@@ -324,15 +282,11 @@ class Record(Frozen):
     iterations: Iterations
     turns: Turns | None = Field(default=None, description="null: a run that was alone, as far as its driver tells")
     environment: Environment
-    noise: Noise | None = Field(
-        default=None, description="null: no iteration counts, or the bundle is older than these figures"
-    )
+    noise: Noise | None = Field(default=None, description="null: no iteration counts")
     validity: Validity | None = Field(default=None, description="null where ``noise`` is")
     predicted: dict[str, JsonValue] | None = Field(default=None, description="filled by a planner")
     notes: tuple[str, ...] = Field(default=(), description="what a reader of the figures must know")
-    evidence: Evidence | None = Field(
-        default=None, description="null: the bundle is older than this figure, or holds more than is hashed"
-    )
+    evidence: Evidence | None = Field(default=None, description="null: more than is hashed")
 
     @property
     def counted(self) -> tuple[int, ...]:

@@ -3,8 +3,8 @@
 import os
 import shutil
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from suite.bundle.drafts import at_work, clear_drafts, draft_of
 from suite.bundle.files import sync_folder, writing
@@ -14,12 +14,8 @@ from suite.bundle.tags import forget_tags
 from suite.launch.cluster.submission import FOLDER as SUBMITTED
 from suite.spec.base import UsageError
 
-#: How long another process that only looks at the run may keep this one from it.
-_PATIENCE_SECONDS = 2.0
 
-
-@dataclass(frozen=True)
-class Removable:
+class Removable(NamedTuple):
     """A bundle that nothing speaks against removing, with what it holds."""
 
     bundle: Bundle
@@ -46,15 +42,13 @@ def removable(path: Path) -> Removable:
 
 
 def remove(one: Removable) -> None:
-    """All of it, and its tags: at once for whoever looks at the folder.
-
-    Raises UsageError where it is being run or submitted by now, was moved, or cannot be removed.
-    """
+    """All of it, and its tags: at once for whoever looks at the folder. Raises UsageError where it is being run or
+    submitted by now, was moved, or cannot be removed."""
     path = Path(os.path.abspath(one.bundle.path))
     bundle, away = Bundle(path), draft_of(path, ".removed")
     clear_drafts(path.parent, ())
     with at_work(path):
-        with bundle.hold(_PATIENCE_SECONDS):
+        with bundle.hold():
             _refuse_submitted(bundle)
             with writing(path):
                 path.rename(away)

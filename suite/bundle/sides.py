@@ -131,10 +131,7 @@ def overlap(timeline: Timeline) -> Overlap | None:
 
 
 def _asynchronous_overlap(timeline: Timeline, phases: dict[str, float]) -> Overlap | None:
-    """Both sides and all roles over the counted periods; null where one of them does not tell.
-
-    ``phases``: mean seconds of the training side's phases.
-    """
+    """Over the counted periods; null where one of them does not tell. ``phases``: mean seconds of the training side."""
     known, counted = _periods(timeline), timeline.counted
     if len(known) < len(counted) or timeline.counts is None:
         return None

@@ -34,9 +34,9 @@ from suite.spec.schema_files import not_read
 _ENVIRONMENT = "environment.json"
 #: What a record is derived from, beside the events.
 DOCUMENTS = frozenset((MANIFEST, _ENVIRONMENT))
-_LOCK_BYTES = 4096
-#: between two tries to hold a run: whoever only looks whether it is held does so for less
-_LOOK_SECONDS = 0.02
+_LOCK_BYTES, _MADE = 4096, os.O_RDWR | os.O_CREAT
+#: Between two tries to hold a run, and all of them: whoever only looks whether it is held does so for less.
+_LOOK_SECONDS, _PATIENCE_SECONDS = 0.02, 2.0
 #: Of what the driver writes of a run's end: a phase's name is shorter, no failure needs more lines, no code is so far.
 _LONGEST_PHASE, _MOST_LINES, _MOST_CODE = 80, 500, 1 << 31
 
@@ -57,26 +57,22 @@ class HeldByAnother(UsageError):
     """Another process has the run: it runs it, or has just moved it away."""
 
 
+@dataclass
 class DriverLog:
     """The driver's events, each on disk before ``write`` returns."""
 
-    def __init__(self, path: Path, file: BinaryIO) -> None:
-        """Continue a log: a line that its writer never finished is no event and is written over."""
-        self._path, self._file = path, file
-        data = file.read()
-        self._seq = data.count(b"\n")
-        end = data.rfind(b"\n") + 1
-        file.seek(end)
-        file.truncate(end)
+    path: Path
+    file: BinaryIO
+    seq: int
 
     def write(self, kind: str, **fields: Any) -> None:
         """Append one event with its kind, time and sequence number. Raises UsageError when the disk refuses."""
-        event = {"kind": kind, "rank": None, "time": time.time(), "seq": self._seq, **fields}
-        with files.writing(self._path):
-            self._file.write(json.dumps(event, allow_nan=False).encode() + b"\n")
-            self._file.flush()
-            os.fsync(self._file.fileno())
-        self._seq += 1
+        event = {"kind": kind, "rank": None, "time": time.time(), "seq": self.seq, **fields}
+        with files.writing(self.path):
+            self.file.write(json.dumps(event, allow_nan=False).encode() + b"\n")
+            self.file.flush()
+            os.fsync(self.file.fileno())
+        self.seq += 1
 
 
 @dataclass(frozen=True)
@@ -91,7 +87,7 @@ class Bundle:
     def begin(cls, root: Path, manifest: Manifest) -> Iterator["Bundle"]:
         """As ``create``; every other driver is kept out from the moment on at which it can be seen."""
         with ExitStack() as ending:
-            yield cls.create(root, manifest, lambda draft: ending.callback(os.close, _locked(draft / LOCK)))
+            yield cls.create(root, manifest, lambda draft: ending.callback(os.close, files.locked(draft / LOCK, _MADE)))
 
     @classmethod
     def create(
@@ -157,18 +153,18 @@ class Bundle:
         """``.write(kind, **fields)`` appends to events/driver.jsonl. Raises UsageError when the disk refuses."""
         path = self.path / "events" / "driver.jsonl"
         with files.writing(path):
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
-            file = os.fdopen(descriptor, "r+b")
-            log = DriverLog(path, file)
+            file = os.fdopen(os.open(path, _MADE | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644), "r+b")
+            data = file.read()
+            file.truncate(file.seek(data.rfind(b"\n") + 1))  # a line that its writer never finished is no event
         with file:
-            yield log
+            yield DriverLog(path, file, data.count(b"\n"))
 
     def events(self, manifest: Manifest | None = None) -> Events:
         """The driver's and every rank's events, checked, by a manifest that was read already. Raises DamagedBundle."""
         return read_events(self.path / "events", manifest or self.manifest(), self._bytes)
 
     @contextmanager
-    def hold(self, patience_seconds: float = 0.0) -> Iterator[None]:
+    def hold(self, patience_seconds: float = _PATIENCE_SECONDS) -> Iterator[None]:
         """Keep every other driver out, waiting so long for one that only looks.
 
         Raises HeldByAnother when another process holds the run or has moved it away, UsageError when it cannot be held.
@@ -177,7 +173,7 @@ class Bundle:
         with files.writing(self.path / LOCK):
             while True:
                 try:
-                    descriptor = _locked(self.path / LOCK)
+                    descriptor = files.locked(self.path / LOCK, _MADE)
                     break
                 except BlockingIOError as error:
                     if time.monotonic() >= give_up:
@@ -237,20 +233,6 @@ class Bundle:
         return content
 
 
-def _locked(path: Path) -> int:
-    """Descriptor of a lock file, made where there is none, that this process alone holds until it is closed.
-
-    Raises OSError, BlockingIOError where somebody else holds it.
-    """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        raise
-    return descriptor
-
-
 def _is_at(descriptor: int, path: Path) -> bool:
     try:
         return os.path.samestat(os.fstat(descriptor), path.lstat())
@@ -296,10 +278,7 @@ def _short(text: str, longest: int) -> str:
 
 
 def find_bundles(paths: Iterable[Path]) -> list[Bundle]:
-    """The bundles at and below ``paths``, each once, sorted by run id (``suite.bundle.walk`` says what is one).
-
-    Raises UsageError when a path is not a readable folder.
-    """
+    """The bundles at and below ``paths``, each once, by run id. Raises UsageError for what is no readable folder."""
     return find_marked(paths, None)[0]
 
 

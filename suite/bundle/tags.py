@@ -4,7 +4,6 @@
 it. A run that is done again under its id keeps its tags.
 """
 
-import fcntl
 import json
 import os
 import re
@@ -13,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from suite.bundle.files import DamagedBundle, parse_object, replace_atomically, writing
+from suite.bundle.files import DamagedBundle, locked, parse_object, replace_atomically, writing
 from suite.spec.base import UsageError
 from suite.spec.foreign import read_text
 
@@ -29,7 +28,9 @@ def check_tags(tags: Iterable[str]) -> tuple[str, ...]:
     found = sorted(set(tags))
     for tag in found:
         if not TAG.fullmatch(tag):
-            raise UsageError(f"{ascii(tag)[:90]} is no tag: up to 64 letters, digits, _ and, but first, one of . + -")
+            raise UsageError(
+                f"{ascii(tag)[:90]} is no tag: up to 64 letters, digits and _ . + -, the first no . + or -"
+            )
     return tuple(found)
 
 
@@ -104,9 +105,8 @@ def _turn(folder: Path) -> Iterator[None]:
     """Nobody else changes tags in this folder meanwhile."""
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        descriptor = locked(folder, os.O_RDONLY | os.O_DIRECTORY, wait=True)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
         os.close(descriptor)

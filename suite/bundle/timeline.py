@@ -5,7 +5,7 @@ nothing an array holds NaN, which is no longer and no shorter than anything.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from suite.bundle.event_fields import TRAINER, Environment, Event, Iteration, Memory, Phase, Turn
+from suite.bundle.event_fields import TRAINER, Environment, Iteration, Memory, Phase, Turn
 from suite.bundle.events import Events
 from suite.bundle.facts import derivation
 from suite.bundle.files import DamagedBundle
@@ -51,61 +51,35 @@ class RankTimes:
         return replace(self, **{name: value[ranks] for name, value in vars(self).items() if name != "phases"})
 
 
-def times_of(ranks: Mapping[int, tuple[Event, ...]]) -> RankTimes:
+def times_of(events: Events) -> RankTimes:
     """Of checked events: iterations are numbered from 0 without a gap, and have each phase at most once."""
-    phases: dict[str, int] = {}
-    rows = [_row(events, phases) for events in ranks.values()]
-    most = max((len(iterations) for iterations, _ in rows), default=0)
-    flat, cube = (len(rows), most), (len(rows), most, len(phases))
-    times = RankTimes(
-        ranks=tuple(ranks),
-        phases=tuple(phases),
-        seconds=np.full(flat, np.nan),
-        elapsed=np.full(flat, np.nan),
-        by_trainer=np.zeros(flat, np.bool_),
-        own=np.full(cube, np.nan),
-        wait=np.full(cube, np.nan),
-        since=np.full(cube, np.nan),
-        first=np.full(flat, -1),
-    )
-    of_iterations = (times.seconds, times.elapsed, times.by_trainer, times.first)
-    for place, (iterations, cells) in enumerate(rows):
-        if iterations:
-            for array, values in zip(of_iterations, zip(*iterations, strict=True), strict=True):
-                array[place, : len(values)] = values
-        if cells:
-            of_phases = np.array(cells)
-            at = (of_phases[:, 0].astype(np.int64), of_phases[:, 1].astype(np.int64))
-            times.own[place][at], times.wait[place][at], times.since[place][at] = of_phases[:, 2:].T
-    return times
-
-
-def _row(events: tuple[Event, ...], phases: dict[str, int]) -> tuple[list[tuple[float, ...]], list[tuple[float, ...]]]:
-    """Of one rank (seconds, elapsed, by its trainer, first phase) of each iteration, and of their phases (iteration,
-    phase, own, wait, since)."""
-    iterations: list[tuple[float, ...]] = []
-    cells: list[tuple[float, ...]] = []
-    waiting: list[tuple[float, ...]] = []
-    before = iteration_before = float("nan")
-    for event in events:
-        kind = type(event)
-        if kind is Memory or kind is Environment:
-            if not iterations and not waiting:
-                iteration_before = event.time
-        elif isinstance(event, Phase):
-            place = phases.setdefault(event.phase, len(phases))
-            waiting.append((event.iteration, place, event.seconds, event.wait_seconds, event.time - before))
-        elif isinstance(event, Iteration):
-            first = waiting[0][1] if waiting else -1
-            iterations.append((event.seconds, event.time - iteration_before, event.source == TRAINER, first))
-            cells += waiting
-            waiting, iteration_before = [], event.time
-        elif kind is Turn:  # others worked until now
-            iteration_before = event.time
-        else:
-            continue
-        before = event.time
-    return iterations, cells
+    phases = {name: place for place, name in enumerate(dict.fromkeys(event.phase for event in events.of_all(Phase)))}
+    most = max((len(events.of(rank, Iteration)) for rank in events.ranks), default=0)
+    flat, cube = (len(events.ranks), most), (len(events.ranks), most + 1, len(phases))  # one more was not completed
+    seconds, elapsed = np.full(flat, np.nan), np.full(flat, np.nan)
+    by_trainer, first = np.zeros(flat, np.bool_), np.full(flat, -1)
+    own, wait, since = np.full(cube, np.nan), np.full(cube, np.nan), np.full(cube, np.nan)
+    for row, written in enumerate(events.ranks.values()):
+        before, began, place, done = math.nan, math.nan, -1, 0
+        for event in written:
+            if isinstance(event, Phase):
+                at = row, done, phases[event.phase]
+                own[at], wait[at], since[at] = event.seconds, event.wait_seconds, event.time - before
+                place = at[2] if place < 0 else place
+            elif isinstance(event, Iteration):
+                seconds[row, done], elapsed[row, done] = event.seconds, event.time - began
+                by_trainer[row, done], first[row, done] = event.source == TRAINER, place
+                done, place, began = done + 1, -1, event.time
+            elif isinstance(event, Turn):  # others worked until now
+                began = event.time
+            elif type(event) is Memory or type(event) is Environment:
+                began = event.time if done == 0 and place < 0 else began
+            else:
+                continue
+            before = event.time
+        own[row, done] = wait[row, done] = since[row, done] = np.nan
+    cells = own[:, :most], wait[:, :most], since[:, :most]
+    return RankTimes(tuple(events.ranks), tuple(phases), seconds, elapsed, by_trainer, *cells, first)
 
 
 @dataclass(frozen=True)
@@ -172,24 +146,19 @@ def make_timeline(events: Events, manifest: Manifest) -> Timeline:
     seconds = tuple(training.times.seconds[:, :completed].max(axis=0).tolist()) if completed else ()
     window = range(min(manifest.measure.warmup, completed), completed)
     skipped = _skipped_steps(by_rank, window) if rules >= 2 else None
-    begins = tuple(turn.iteration for turn in training.of(0, Turn) if turn.iteration < completed)
-    cold = _first_of_several(begins, completed)
+    begins = dict.fromkeys(turn.iteration for turn in training.of(0, Turn) if turn.iteration < completed)
+    # the first of a turn of several; the last turn may have been cut short
+    cold = {first for first in begins if (first + 1 if first + 1 < completed else first - 1) not in begins}
     counted = [index for index in window if index not in (skipped or ()) and index not in cold]
     counts, problem = _counts(by_rank, counted or range(completed), manifest)
     phases = _phase_seconds(training, completed)
     sides = (events, training, generating)
-    return Timeline(manifest, *sides, rules, seconds, phases, counts, problem, window, counted, skipped, begins)
+    return Timeline(manifest, *sides, rules, seconds, phases, counts, problem, window, counted, skipped, tuple(begins))
 
 
 def _side(events: Events, ranks: range) -> Events:
     kept = {rank: written for rank, written in events.ranks.items() if rank in ranks}
     return events if len(kept) == len(events.ranks) else replace(events, ranks=kept)
-
-
-def _first_of_several(begins: Sequence[int], completed: int) -> set[int]:
-    """The iterations that begin turns of more than one; the last turn may have been cut short."""
-    alone = set(begins)
-    return {first for first in begins if (first + 1 if first + 1 < completed else first - 1) not in alone}
 
 
 def _skipped_steps(by_rank: list[Sequence[Iteration]], window: range) -> dict[int, int] | None:

@@ -2,9 +2,8 @@
 
 import json
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from pydantic import BaseModel
 
@@ -55,8 +54,7 @@ class Verification(Frozen):
         return self.model_copy(update={"status": status, "findings": (*self.findings, *more)})
 
 
-@dataclass(frozen=True)
-class Examined:
+class Examined(NamedTuple):
     """A bundle read once: ``differences`` of the stored record from the derived one, null where none is stored."""
 
     manifest: Manifest

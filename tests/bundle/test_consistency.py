@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from suite.bundle.events import Event
-from suite.bundle.fact_checks import _lengths
+from suite.bundle.facts import _lengths
 from suite.bundle.folder import Trace, folder_findings
 from suite.bundle.store import Bundle, find_bundles
 from suite.bundle.verify import verify, verify_all

@@ -95,7 +95,7 @@ def test_a_run_is_held_by_one_process_and_freed_by_its_death(tmp_path):
     try:
         assert holder.stdout.readline() == "held\n"
         assert bundle.running()
-        with pytest.raises(UsageError, match="is being run by another process"), bundle.hold():
+        with pytest.raises(UsageError, match="is being run by another process"), bundle.hold(0.0):
             pass
     finally:
         holder.kill()
