@@ -87,7 +87,7 @@ def written_index(index: Index) -> bytes:
 
 
 def parse_index(data: bytes, archive: str) -> Index:
-    """The index that ``data`` holds; every path in it is one that may be written. Raises UnsafeArchive."""
+    """The index that ``data`` holds; each of its files has a place. Raises UnsafeArchive."""
     try:
         body = parse_object(text_of(data, INDEX), INDEX)
         if body.get("schema") != ARCHIVE_SCHEMA:
@@ -103,7 +103,6 @@ def parse_index(data: bytes, archive: str) -> Index:
 
 def _check_paths(index: Index, archive: str) -> None:
     names, runs = [file.path for file in index.files], [f"{RUNS}/{run.path}" for run in index.runs]
-    require_names(names, archive)
     require_names(runs, archive)
     foreign = {*index.licences, *index.sboms}.difference(names)
     foreign.update(name for name in names if not _has_a_place(name.split("/"), set(runs)))

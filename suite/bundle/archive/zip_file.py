@@ -13,6 +13,7 @@ import stat
 import struct
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -111,9 +112,10 @@ class Reader:
             self.signature = self._small(SIGNATURE, SIGNATURE_BYTES) if SIGNATURE in self._zip.namelist() else None
         self.index: Index = parse_index(self.index_bytes, name)
         self.index_sha256 = hashlib.sha256(self.index_bytes).hexdigest()
-        listed = {(packed.path, packed.bytes) for packed in self.index.files}
+        listed = Counter((packed.path, packed.bytes) for packed in self.index.files)
         found = {(info.filename, info.file_size) for info in self._zip.infolist()}
-        for path, _ in sorted(listed ^ {one for one in found if one[0] not in (INDEX, SIGNATURE)}):
+        listed.subtract(one for one in found if one[0] not in (INDEX, SIGNATURE))
+        for path, _ in sorted(one for one, count in listed.items() if count):
             raise UnsafeArchive(f"{name}: {shown_name(path)} is not what the index says")
 
     def files(self) -> Iterator[tuple[PackedFile, Iterator[bytes]]]:
