@@ -15,7 +15,7 @@ from zipfile import ZipFile
 
 import suite
 from suite.bundle.archive import scrubbing
-from suite.bundle.archive.identity import Identities
+from suite.bundle.archive.identity import HOST, USER, Identities
 from suite.bundle.archive.index import (
     INDEX,
     LICENCES,
@@ -172,9 +172,9 @@ def _below(run: Bundle, folder: Path, is_bundle: bool) -> str:
 
 def _learn_machine(names: Identities) -> None:
     """This machine and this user, whose names may stand where nothing tells that they are names."""
-    names.learn_host(platform.node())
+    names.learn_as(HOST, platform.node())
     with suppress(KeyError, OSError):  # a user without a name
-        names.learn_user(getpass.getuser())
+        names.learn_as(USER, getpass.getuser())
 
 
 def _submissions(folder: Path) -> Iterator[tuple[str, dict]]:

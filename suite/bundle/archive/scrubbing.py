@@ -67,12 +67,8 @@ def learn_json(value: Any, names: Identities, key: str = "") -> None:
             learn_json(inner, names, key)
     elif isinstance(value, str):
         kind = _kind(key, value)
-        if kind == HOST:
-            names.learn_host(value)
-        elif kind == USER:
-            names.learn_user(value)
-        elif kind == CONTAINER:
-            names.learn_container(value)
+        if kind in _KINDS:
+            names.learn_as(kind, value)
         elif key in _IMAGES and re.match(r"[\w-]+[.:][\w.:-]*/", value):
             names.learn(f"https://{value}")
         names.learn(value)
