@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from suite.bundle.files import DamagedBundle, parse_object
 from suite.bundle.imported.timers import NAMES, Tool
@@ -19,11 +19,12 @@ from suite.spec.foreign import DOCUMENT_BYTES, LINE_BYTES
 
 #: More than any run has; what is beyond is refused.
 MOST_LOG_BYTES, MOST_STEPS, MOST_VALUES = 64 << 20, 1 << 16, 1 << 20
-_LONGEST_NAME, _LONGEST_NUMBER, _LONGEST_COUNT = 200, 40, 18
-_OF_NUMBERS = frozenset("0123456789+-.eE")
+_LONGEST_NAME, _LONGEST_COUNT = 200, 18
 _COLOUR = re.compile(r"\x1b\[[0-9;]{0,20}m")
-#: How numpy's numbers print themselves.
-_WRAPPED = ("np.float64(", "np.float32(", "np.int64(", "np.int32(")
+_FIGURE = r"([+-]?(?:\d{1,40}\.?\d{0,40}|\.\d{1,40})(?:[eE][+-]?\d{1,10})?)"
+#: As it is, and as numpy's numbers print themselves.
+_NUMBER = re.compile(rf"{_FIGURE}|np\.(?:float|int)(?:64|32)\({_FIGURE}\)", re.ASCII)
+_HEADING = re.compile(r"=== (Step|Epoch) (\d{1,18})/\d{1,18} ===", re.ASCII)
 _BULLET, _BAR = "\N{BULLET}", "\N{BOX DRAWINGS LIGHT VERTICAL}"
 _DONE = re.compile(r"(\d{8}-\d\d:\d\d:\d\d\.\d{3}) StatsLogger INFO: .{0,80}Train step (\d{1,18})/\d{1,18} done")
 _STAMP = "%Y%m%d-%H:%M:%S.%f"
@@ -45,7 +46,7 @@ class Step:
 class ReadLog:
     """``form``: which of the tool's logs it is. ``notes``: what was left out of it, a line each."""
 
-    form: str
+    form: Literal["console", "tracker"]
     steps: tuple[Step, ...]
     notes: tuple[str, ...] = ()
 
@@ -54,8 +55,8 @@ class _Steps:
     def __init__(self, tool: Tool) -> None:
         self._names = NAMES[tool]
         self.whole = self._names.whole
-        self._values = self._untimed = 0
-        self._timed: list[Step] = []
+        self._values = self.untimed = 0
+        self.timed: list[Step] = []
 
     def add(self, step: Step, name: str, value: float | None, place: int) -> None:
         """Keep a number, where it is one and is asked for."""
@@ -72,18 +73,12 @@ class _Steps:
         if step is None:
             return
         if self.whole not in step.values:
-            self._untimed += 1
+            self.untimed += 1
             return
-        _require_later(step.number, self._timed[-1].number if self._timed else -1, place)
-        if len(self._timed) >= MOST_STEPS:
+        _require_later(step.number, self.timed[-1].number if self.timed else -1, place)
+        if len(self.timed) >= MOST_STEPS:
             raise UnusableLog(f"the log has more than {MOST_STEPS} steps")
-        self._timed.append(step)
-
-    def read(self, form: str) -> ReadLog:
-        count = self._untimed
-        are = "tells no time and is" if count == 1 else "tell no time and are"
-        notes = (f"{count} step{'s' * (count != 1)} of the log {are} left out",) if count else ()
-        return ReadLog(form, tuple(self._timed), notes)
+        self.timed.append(step)
 
 
 def _require_later(number: int, last: int, place: int) -> None:
@@ -104,11 +99,13 @@ def read_steps(data: bytes, tool: Tool) -> ReadLog:
     steps, is_tracker = _Steps(tool), _is_json(data)
     read = tracker if is_tracker else console
     read(data, steps)
-    found = steps.read("tracker" if is_tracker else "console")
-    if not found.steps:
-        detail = f" ({found.notes[0]})" if found.notes else ""
+    count = steps.untimed
+    are = "tells no time and is" if count == 1 else "tell no time and are"
+    note = f"{count} step{'s' * (count != 1)} of the log {are} left out" if count else ""
+    if not steps.timed:
+        detail = f" ({note})" if note else ""
         raise UnusableLog(f"the log holds no step of {tool}: nowhere does it tell {steps.whole}{detail}")
-    return found
+    return ReadLog("tracker" if is_tracker else "console", tuple(steps.timed), (note,) if note else ())
 
 
 def _is_json(data: bytes) -> bool:
@@ -153,15 +150,13 @@ def _nemo_console(data: bytes, steps: _Steps) -> None:
     current: Step | None = None
     printed = blocks = place = 0
     for place, line in _lines(data):
-        if "===" in line:
-            word, number = _heading(line)
-            if word == "Epoch":
-                printed = 0
-            elif word == "Step":
-                _require_later(number, printed, place)
+        if "===" in line and (found := _HEADING.search(_plain(line))) is not None:
+            last, printed = printed, int(found[2]) if found[1] == "Step" else 0
+            if found[1] == "Step":
+                _require_later(printed, last, place)
                 steps.end(current, place)
                 blocks += 1
-                printed, current = number, Step(blocks)
+                current = Step(blocks)
         elif current is not None and _BULLET in line:
             name, value = _bullet(line)
             steps.add(current, name, value, place)
@@ -259,15 +254,6 @@ def _plain(line: str) -> str:
     return _COLOUR.sub("", line).strip()
 
 
-def _heading(line: str) -> tuple[str, int]:
-    """``Step`` or ``Epoch`` and its number, of ``=== Step 3/1000 ===``; an empty word for another line."""
-    words = _plain(line).replace("=", " ").split()[-2:]
-    if len(words) != 2 or words[0] not in ("Step", "Epoch"):
-        return "", 0
-    number = words[1].partition("/")[0]
-    return (words[0], int(number)) if _is_count(number) else ("", 0)
-
-
 def _is_count(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) <= _LONGEST_COUNT
 
@@ -289,15 +275,8 @@ def _bullet(line: str) -> tuple[str, float | None]:
 
 def _number(text: str) -> float | None:
     """Null for what is no finite number as a log writes it."""
-    text = text.strip()
-    if text.startswith(_WRAPPED) and text.endswith(")"):
-        text = text.partition("(")[2][:-1]
-    if not text or len(text) > _LONGEST_NUMBER or not _OF_NUMBERS.issuperset(text):
-        return None
-    try:
-        value = float(text)
-    except ValueError:
-        return None
+    found = _NUMBER.fullmatch(text.strip())
+    value = float(found[1] or found[2]) if found else math.inf
     return value if math.isfinite(value) else None
 
 
