@@ -1,9 +1,8 @@
 """What can be wrong with bundles that are whole, each by its name."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Literal, get_args
-
-from suite.spec.base import Frozen
 
 #: Within one bundle: what a clock, a barrier or an allocator cannot have given.
 Within = Literal[
@@ -38,7 +37,8 @@ FINDINGS: tuple[str, ...] = (*get_args(Within), *get_args(OfRuns))
 _STANDS = frozenset(("work-counts", "folder-name", "missing-repeat", "overlapping-runs"))
 
 
-class Finding(Frozen):
+@dataclass(frozen=True)
+class Finding:
     """One thing that does not fit, with the values that do not."""
 
     name: Within | Among
