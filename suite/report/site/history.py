@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -52,31 +52,19 @@ class Point:
 
 
 @dataclass(frozen=True)
-class PhaseChange:
-    """Seconds of a phase per iteration before and after; ``ratio`` of rates, above 1 is faster."""
-
-    name: str
-    before: float
-    after: float
-
-    @property
-    def ratio(self) -> float | None:
-        return self.before / self.after if self.after > 0 and self.before > 0 else None
-
-
-@dataclass(frozen=True)
 class LevelChange:
-    """A change of a series: between ``before`` and ``after``, by their places among the points with a rate; the true
-    place is one of ``first`` to ``last``. ``ratio``: rate after over before. ``versions``: name, before and after."""
+    """A change of a series: it ``began`` with the point ``after``, by its place among those with a rate; the true place
+    is one of ``first`` to ``last``. ``ratio``: rate after over before. ``versions``: name, before and after.
+    ``phases``: name, seconds per iteration before and after, and the ratio of rates, above 1 is faster."""
 
-    before: int
     after: int
+    began: float | None
     first: int
     last: int
     ratio: Interval
     probability: float
     versions: tuple[tuple[str, str, str], ...]
-    phases: tuple[PhaseChange, ...]
+    phases: tuple[tuple[str, float, float, float | None], ...]
 
     @property
     def direction(self) -> Direction:
@@ -109,6 +97,32 @@ class Series:
     @property
     def latest(self) -> Point | None:
         return self.points[-1] if self.points else None
+
+    def as_json(self) -> dict[str, Any]:
+        def at(place: int) -> dict[str, Any]:
+            point = self.points[place]
+            return {"folder": point.folder, "started": point.started, "runs": list(point.run_ids)}
+
+        return {
+            "id": self.id,
+            "name": self.name,
+            "facts": dict(self.facts),
+            "points": len(self.points),
+            "runs": self.runs,
+            "noise": self.noise,
+            "changes": [
+                {
+                    "direction": change.direction,
+                    "ratio": {"value": change.ratio.value, "low": change.ratio.low, "high": change.ratio.high},
+                    "probability": change.probability,
+                    "begins": at(change.after),
+                    "earliest": at(change.first),
+                    "latest": at(change.last),
+                    "versions": [list(one) for one in change.versions],
+                }
+                for change in self.changes
+            ],
+        }
 
 
 def histories(found: Gathered, names: Mapping[Path, str]) -> tuple[Series, ...]:
@@ -250,14 +264,14 @@ def _level_change(
     ratio = Interval(*(math.exp(min(max(log, -700.0), 700.0)) for log in (change.difference, low, high)))
     before, after = points[edges[number] : change.place], points[change.place : edges[number + 2]]
     return LevelChange(
-        before=change.place - 1,
         after=change.place,
+        began=points[change.place].started,
         first=change.first,
         last=change.last,
         ratio=ratio,
         probability=change.probability,
         versions=changed_versions(versions[points[change.first - 1].versions], versions[points[change.last].versions]),
-        phases=_phase_changes(before, after),
+        phases=tuple(_phase_changes(before, after)),
     )
 
 
@@ -266,11 +280,10 @@ def changed_versions(before: Mapping[str, str], after: Mapping[str, str]) -> tup
     return tuple((name, before.get(name, "-"), after.get(name, "-")) for name in names[:_MOST_VERSIONS])
 
 
-def _phase_changes(before: Sequence[Point], after: Sequence[Point]) -> tuple[PhaseChange, ...]:
+def _phase_changes(before: Sequence[Point], after: Sequence[Point]) -> Iterator[tuple[str, float, float, float | None]]:
     """Mean over the points of both levels, where all of them tell the phase."""
-    first, second = ([dict(point.phases) for point in side] for side in (before, after))
-    return tuple(
-        PhaseChange(name, mean_of([one[name] for one in first]), mean_of([one[name] for one in second]))
-        for name in first[0]
-        if all(name in one for one in (*first, *second))
-    )
+    sides = [[dict(point.phases) for point in side] for side in (before, after)]
+    for name in sides[0][0]:
+        if all(name in one for side in sides for one in side):
+            first, second = (mean_of([one[name] for one in side]) for side in sides)
+            yield name, first, second, first / second if first > 0 and second > 0 else None

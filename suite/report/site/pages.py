@@ -1,5 +1,5 @@
-"""The pages of a site: every word that others chose is escaped, and a policy lets nothing load or run but the page's
-own style and script."""
+"""A site in memory: its pages, and what is told of it. Every word that others chose is escaped, and a policy lets
+nothing load or run but the page's own style and script."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -13,11 +13,15 @@ from uuid import UUID, uuid5
 
 from markupsafe import Markup
 
+from suite.bundle.archive.opening import Opened
+from suite.bundle.cache.survey import Surveyed
 from suite.report.formatting.escape import visible
 from suite.report.formatting.html import in_script, policy, source
 from suite.report.formatting.numbers import UNKNOWN, counted, interval, listed, moment, number
 from suite.report.site.chart import picture, spark
-from suite.report.site.history import LevelChange, Point, Series, changed_versions
+from suite.report.site.history import LevelChange, Point, Series, changed_versions, histories
+from suite.report.site.output import Summary
+from suite.report.site.runs import Gathered, gather
 from suite.stats.changes import LEVEL
 from suite.stats.compare import compare
 from suite.stats.intervals import log_rates
@@ -65,7 +69,38 @@ class Site:
     told: tuple[str, ...]
 
 
-def index_page(site: Site) -> str:
+def make_site(
+    bundles: Sequence[Surveyed], names: Mapping[Path, str], places: Opened, title: str
+) -> tuple[Gathered, Site, Summary]:
+    """What it is made of, itself, and what is told of it. ``names``: what pages call each folder."""
+    found = gather(bundles, places.holds)
+    found.told = list(map(places.shown, found.told))
+    series = histories(found, names)
+    return found, Site(title, series, found.versions, tuple(found.told)), _summary(found, series)
+
+
+def made_pages(site: Site, base: str | None) -> Iterator[tuple[str, str]]:
+    yield "index.html", _index_page(site)
+    yield "compare.html", _compare_page(site)
+    yield "feed.xml", _feed(site, base)
+    for one in site.series:
+        yield f"series/{one.id}.html", _series_page(site, one)
+
+
+def _summary(found: Gathered, series: Sequence[Series]) -> Summary:
+    changes = [(one, change) for one in series for change in one.changes]
+    changes.sort(key=lambda pair: -(pair[1].began or 0.0))
+    return Summary(
+        runs=len(found.runs),
+        points=sum(len(one.points) for one in series),
+        regressions=sum(change.direction == "slower" for _, change in changes),
+        changes=[f"{one.name} on {one.facts['machine']}: {_change_title(change)}" for one, change in changes],
+        series=[one.as_json() for one in series],
+        told=found.told,
+    )
+
+
+def _index_page(site: Site) -> str:
     starts = [point.started for one in site.series for point in one.points if point.started is not None]
     return _rendered(
         "index.html.jinja",
@@ -88,7 +123,7 @@ def _index_row(series: Series) -> dict[str, Any]:
         count for point in (*series.points, *series.lost) for state, count, _ in point.lost if state != "suspect"
     )
     change = series.changes[-1] if series.changes else None
-    began = moment(_began(series, change) if change else None)[:10]
+    began = moment(change.began if change else None)[:10]
     return {
         **{name: facts[name] for name in ("size", "parameters", "backend", "ranks", "layout", "machine")},
         "id": series.id,
@@ -108,7 +143,7 @@ def _index_row(series: Series) -> dict[str, Any]:
     }
 
 
-def series_page(site: Site, series: Series) -> str:
+def _series_page(site: Site, series: Series) -> str:
     points = sorted((*series.points, *series.lost), key=lambda point: (point.started or 0.0, point.folder, point.id))
     rows = [_point_row(point, before, site) for before, point in pairwise([None, *points]) if point]
     return _rendered(
@@ -116,7 +151,7 @@ def series_page(site: Site, series: Series) -> str:
         scripts=("site.js",),
         title=series.name,
         up="../",
-        summary=_summary(series),
+        summary=_in_words(series),
         chart=picture(series) if series.points else "",
         changes=[_change(series, number) for number in reversed(range(len(series.changes)))],
         points=rows[::-1],
@@ -129,7 +164,7 @@ def series_page(site: Site, series: Series) -> str:
     )
 
 
-def _summary(series: Series) -> str:
+def _in_words(series: Series) -> str:
     latest, facts = series.latest, series.facts
     text = f"{facts['algorithm']}, workload {facts['workload']}, on {facts['machine']}."
     if latest is not None:
@@ -139,17 +174,16 @@ def _summary(series: Series) -> str:
     return text
 
 
-def change_title(series: Series, change: LevelChange) -> str:
+def _change_title(change: LevelChange) -> str:
     """``12 % slower since 2026-11-03``."""
-    since = moment(_began(series, change))[:10]
-    return f"{_percent(change.ratio.value, with_sign=False)} {change.direction} since {since}"
+    return f"{_percent(change.ratio.value, with_sign=False)} {change.direction} since {moment(change.began)[:10]}"
 
 
-def change_text(series: Series, change: LevelChange) -> str:
+def _change_text(series: Series, change: LevelChange) -> str:
     ratio, low, high = (number(figure) for figure in (change.ratio.value, change.ratio.low, change.ratio.high))
     before, after, first, last = (
         f"{moment(point.started)} ({point.folder})"
-        for point in (series.points[place] for place in (change.before, change.after, change.first, change.last))
+        for point in (series.points[place] for place in (change.after - 1, change.after, change.first, change.last))
     )
     where = "No other place is likely (95 %)."
     if change.first != change.last:
@@ -161,24 +195,22 @@ def change_text(series: Series, change: LevelChange) -> str:
     )
 
 
-def change_anchor(series: Series, change: LevelChange) -> str:
+def _change_anchor(series: Series, change: LevelChange) -> str:
     """Of the point with which a change begins."""
     return f"change-{series.points[change.after].id}"
 
 
 def _change(series: Series, place: int) -> dict[str, Any]:
     change = series.changes[place]
-    before, after = series.points[change.before], series.points[change.after]
+    before, after = series.points[change.after - 1 : change.after + 1]
     return {
-        "title": change_title(series, change),
-        "anchor": change_anchor(series, change),
+        "title": _change_title(change),
+        "anchor": _change_anchor(series, change),
         "direction": change.direction,
-        "text": change_text(series, change),
+        "text": _change_text(series, change),
         "compare": urlencode({"a": series.id, "p": before.id, "b": series.id, "q": after.id}),
         "versions": change.versions,
-        "phases": [
-            (one.name, *(number(figure) for figure in (one.before, one.after, one.ratio))) for one in change.phases
-        ],
+        "phases": [(name, *map(number, figures)) for name, *figures in change.phases],
     }
 
 
@@ -202,7 +234,7 @@ def _point_row(point: Point, before: Point | None, site: Site) -> dict[str, Any]
     }
 
 
-def compare_page(site: Site) -> str:
+def _compare_page(site: Site) -> str:
     with_points = [one for one in site.series if one.points]
     shared = sorted({point.versions for one in with_points for point in one.points})
     numbers = {name: index for index, name in enumerate(shared)}
@@ -287,33 +319,29 @@ def _rendered(template: str, scripts: Sequence[str] = (), data: Any = None, **va
     )  # fmt: skip
 
 
-def feed(site: Site, base: str | None) -> str:
+def _feed(site: Site, base: str | None) -> str:
     """Atom (RFC 4287), the latest regression first. ``base``: where the site will be, for links that need it."""
     found = [(one, change) for one in site.series for change in one.changes if change.direction == "slower"]
-    found.sort(key=lambda pair: (-(_began(*pair) or 0.0), pair[0].id))
+    found.sort(key=lambda pair: (-(pair[1].began or 0.0), pair[0].id))
     template = _environment().get_template("feed.xml.jinja")
     return template.render(
         title=site.title,
         base=base,
         id=str(uuid5(_NAMESPACE, base or site.title)),
-        updated=_stamp(max((began for pair in found if (began := _began(*pair)) is not None), default=None)),
+        updated=_stamp(max((change.began for _, change in found if change.began is not None), default=None)),
         entries=[_entry(series, change) for series, change in found[:_MOST_ENTRIES]],
     )
 
 
 def _entry(series: Series, change: LevelChange) -> dict[str, str]:
-    anchor = change_anchor(series, change)
+    anchor = _change_anchor(series, change)
     return {
-        "title": f"{series.name}: {change_title(series, change)}",
+        "title": f"{series.name}: {_change_title(change)}",
         "id": str(uuid5(_NAMESPACE, f"{series.id} {anchor}")),
-        "updated": _stamp(_began(series, change)),
+        "updated": _stamp(change.began),
         "link": f"series/{series.id}.html#{anchor}",
-        "text": f"{series.facts['machine']}. {change_text(series, change)}",
+        "text": f"{series.facts['machine']}. {_change_text(series, change)}",
     }
-
-
-def _began(series: Series, change: LevelChange) -> float | None:
-    return series.points[change.after].started
 
 
 def _stamp(unix_seconds: float | None) -> str:
