@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -37,14 +37,9 @@ class Exported:
     warnings: tuple[str, ...]
 
     def as_json(self) -> dict[str, Any]:
-        return {
-            "schema": EXPORT_SCHEMA,
-            "path": str(self.path),
-            "table": self.table,
-            "rows": self.rows,
-            "runs": self.runs,
-            "warnings": list(self.warnings),
-        }
+        facts = asdict(self)
+        del facts["summary"]
+        return {**facts, "schema": EXPORT_SCHEMA, "path": str(self.path)}
 
 
 def export_file(paths: Sequence[Path], output: Path, table_name: str) -> Exported:

@@ -1,12 +1,13 @@
 """One file of one table, in the format that its name ends in: whole, or not there."""
 
+import itertools
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from suite.bundle.files import writing
-from suite.export.formats import csv, jsonl, openmetrics
+from suite.export.formats import csv, jsonl, openmetrics, parquet
 from suite.export.tables import Row, Table
 from suite.spec.base import UsageError, printable
 from suite.spec.optional import required
@@ -36,28 +37,16 @@ def write(output: Path, table: Table, rows: Iterable[Row]) -> int:
     Raises UsageError when it cannot be written.
     """
     check_output(output)
+    suffix, count = output.suffix.lower(), itertools.count()
+    counted = (row for row, _ in zip(rows, count, strict=False))
     with writing(output):
         output.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{output.name[:80]}.", dir=output.parent) as folder:
             draft = Path(folder) / "draft"
-            count = _written(draft, output.suffix.lower(), table, rows)
+            if suffix == ".parquet":
+                parquet.write(draft, table, counted)
+            else:
+                with draft.open("w", encoding="utf-8", newline="\n") as file:
+                    file.writelines(_TEXTS[suffix](table, counted))
             os.replace(draft, output)
-    return count
-
-
-def _written(draft: Path, suffix: str, table: Table, rows: Iterable[Row]) -> int:
-    if suffix == ".parquet":
-        from suite.export.formats import parquet
-
-        return parquet.write(draft, table, rows)
-    count = 0
-
-    def counted() -> Iterator[Row]:
-        nonlocal count
-        for row in rows:
-            count += 1
-            yield row
-
-    with draft.open("w", encoding="utf-8", newline="\n") as file:
-        file.writelines(_TEXTS[suffix](table, counted()))
-    return count
+    return next(count)
