@@ -34,13 +34,13 @@ from suite.bundle.archive.signature import sign
 from suite.bundle.archive.zip_file import MOST_BYTES, MOST_FILES, add_file, open_content
 from suite.bundle.drafts import draft_folder
 from suite.bundle.evidence import digest_of, digest_of_all, evidence_files
-from suite.bundle.files import DamagedBundle, check_tree, parse_object, sync_folder, writing
+from suite.bundle.files import DamagedBundle, check_tree, parse_object, read_text, sync_folder, writing
 from suite.bundle.imported.store import ImportFolder, find_all, identity, verify_import
 from suite.bundle.store import Bundle
 from suite.bundle.verify import Verification, verify_all
-from suite.bundle.walk import RECORD, STUDY, Place, places
+from suite.bundle.walk import ATTIC, RECORD, STUDY, places
 from suite.spec.base import UsageError
-from suite.spec.foreign import DOCUMENT_BYTES, Unreadable, read_bytes
+from suite.spec.foreign import DOCUMENT_BYTES, read_bytes
 from suite.spec.version import suite_version
 
 _MOST_SBOM_BYTES = 64 << 20
@@ -124,7 +124,7 @@ def _fill(content: _Content, folder: Path, bundles: list[Bundle], imports: list[
     checked: list[tuple[Bundle, Verification]] = [*verify_all(bundles, frozenset([folder]))]
     checked += [(each, verify_import(each)) for each in imports]
     found = [(run, result, _below(run, folder, is_bundle), _reason(run, result)) for run, result in checked]
-    documents = [] if is_bundle else [*_submissions(folder), *map(_study, places(folder, STUDY, only_marked=True))]
+    documents = [] if is_bundle else list(_documents(folder))
     if names is not None:
         _learn_machine(names)
         for run, _, below, reason in found:
@@ -177,31 +177,25 @@ def _learn_machine(names: Identities) -> None:
         names.learn_as(USER, getpass.getuser())
 
 
-def _submissions(folder: Path) -> Iterator[tuple[str, dict]]:
-    """What was handed to a cluster from the folder and those below it, by its path."""
+def _documents(folder: Path) -> Iterator[tuple[str, dict]]:
+    """What was handed to a cluster from the folder and those below it, and studies there, by their paths."""
     for root, folders, _ in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith(".") and name != "attic")
-        found = Path(root, SUBMITTED)
-        if not found.is_dir() or found.is_symlink():
-            continue
-        for file in sorted(found.glob("*.json")):
-            name = file.relative_to(folder).as_posix()
-            if not file.name.startswith("."):
-                yield name, _document(file, name, "submission")
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and name != ATTIC)
+        if not Path(root, SUBMITTED).is_symlink():
+            for file in sorted(Path(root, SUBMITTED).glob("[!.]*.json")):
+                yield _document(file, folder, "submission")
+    for place in places(folder, STUDY, only_marked=True):
+        yield _document(Path(place.path, STUDY), folder, "study")
 
 
-def _study(place: Place) -> tuple[str, dict]:
-    name = Path(place.below, STUDY).as_posix()
-    return name, _document(Path(place.path, STUDY), name, "study")
-
-
-def _document(file: Path, name: str, kind: str) -> dict:
+def _document(file: Path, folder: Path, kind: str) -> tuple[str, dict]:
+    name = Path(os.path.relpath(file, folder)).as_posix()
     try:
-        body = parse_object(read_bytes(file, name, DOCUMENT_BYTES).decode(), name)
+        body = parse_object(read_text(file, name), name)
         check_tree(body, name)
-    except (DamagedBundle, Unreadable, UnicodeDecodeError) as error:
+    except DamagedBundle as error:
         raise UsageError(f"{file} is no {kind}: {error}") from error
-    return body
+    return name, body
 
 
 def _own_licence() -> bytes:
@@ -219,13 +213,11 @@ def _sboms(paths: Sequence[Path]) -> dict[str, bytes]:
     """Raises UsageError for what is no CycloneDX list."""
     found = _named(paths, SBOMS, _MOST_SBOM_BYTES)
     for path, data in found.items():
-        name = path.partition("/")[2]
-        try:
-            body = parse_object(data.decode(), name)
-        except (DamagedBundle, UnicodeDecodeError) as error:
-            raise UsageError(f"{name} is no list of components: {error}") from error
+        body = {}
+        with suppress(DamagedBundle):
+            body = parse_object(data.decode(errors="replace"), path)
         if body.get("bomFormat") != "CycloneDX":
-            raise UsageError(f"{name} is no CycloneDX list, as suite images check --sbom writes it")
+            raise UsageError(f"{path} is no CycloneDX list of components, as suite images check --sbom writes it")
     return found
 
 
@@ -244,11 +236,11 @@ def _named(paths: Sequence[Path], folder: str, most: int) -> dict[str, bytes]:
 
 def _index(content: _Content, is_bundle: bool) -> Index:
     require_names(content.files, "the folder")
-    if len(content.files) > MOST_FILES - 2:
-        raise UsageError(f"{len(content.files)} files are more than the {MOST_FILES} of one archive: pack fewer runs")
     files = tuple(_described(path, content.files[path]) for path in sorted(content.files, key=str.encode))
-    if sum(file.bytes for file in files) > MOST_BYTES:
-        raise UsageError(f"the runs are larger than the {MOST_BYTES} bytes of one archive: pack fewer runs")
+    total = sum(file.bytes for file in files)
+    if len(files) > MOST_FILES - 2 or total > MOST_BYTES:
+        most = f"the {MOST_FILES} and {MOST_BYTES} of one archive"
+        raise UsageError(f"{len(files)} files of {total} bytes are more than {most}: pack fewer runs")
     digests = [run.digest for run in content.runs if run.digest is not None]
     return Index(
         suite_version=suite_version(),

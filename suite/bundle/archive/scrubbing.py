@@ -177,7 +177,7 @@ def _scrub_import(folder: ImportFolder, target: Path, names: Identities) -> bool
 def _scrub_file(source: Path, name: str, target: Path, names: Identities) -> bool:
     """Write a file without identity; whether it is another than it was. Raises DamagedBundle."""
     changed = name.endswith(_PACKED)  # its bytes are others already without its time
-    with target.open("xb") as plain, _packing(plain, name) as file, _scrubbable(name):
+    with target.open("xb") as plain, _packing(plain, name, "wb") as file, _scrubbable(name):
         for value, raw in _contents(source, name):
             if value is None:
                 after = _scrubbed_line(raw, names)
@@ -198,6 +198,8 @@ def _scrubbable(name: str) -> Iterator[None]:
         raise
     except (RecursionError, ValueError) as error:
         raise DamagedBundle(f"{name} cannot be scrubbed: it is nested too deeply, or has too large a number") from error
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise DamagedBundle(f"{name} cannot be unpacked, and so not be scrubbed: {error}") from error
 
 
 def _written(value: Any, name: str) -> bytes:
@@ -213,7 +215,8 @@ def _contents(path: Path, name: str) -> Iterator[tuple[dict[str, Any] | None, by
         yield _parsed(raw), raw
         return
     in_lines, left = name.endswith(".jsonl"), _MOST_FILE_BYTES
-    with _unpacked(path, name) as file:
+    # of a file that is packed, such as a trace of a profile, what is in it
+    with open_plain(path, name, _MOST_FILE_BYTES) as plain, _packing(plain, name, "rb") as file:
         while line := file.readline(_LONGEST_LINE):
             left -= len(line)
             if left < 0:
@@ -223,23 +226,9 @@ def _contents(path: Path, name: str) -> Iterator[tuple[dict[str, Any] | None, by
             yield _parsed(line) if in_lines else None, line
 
 
-@contextmanager
-def _unpacked(path: Path, name: str) -> Iterator[IO[bytes] | gzip.GzipFile]:
-    """What is in a file, of one packed by gzip what is in that, such as a trace of a profile. Raises DamagedBundle."""
-    with open_plain(path, name, _MOST_FILE_BYTES) as file:
-        if not name.endswith(_PACKED):
-            yield file
-            return
-        try:
-            with gzip.GzipFile(fileobj=file) as inner:
-                yield inner
-        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-            raise DamagedBundle(f"{name} cannot be unpacked, and so not be scrubbed: {error}") from error
-
-
-def _packing(file: IO[bytes], name: str) -> AbstractContextManager[IO[bytes] | gzip.GzipFile]:
-    """Where the contents of that file go: without the name and the time that gzip would add."""
-    return gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) if name.endswith(_PACKED) else nullcontext(file)
+def _packing(file: IO[bytes], name: str, mode: str) -> AbstractContextManager[IO[bytes] | gzip.GzipFile]:
+    """Where the contents of that file are: without the name and the time that gzip would add."""
+    return gzip.GzipFile(filename="", mode=mode, fileobj=file, mtime=0) if name.endswith(_PACKED) else nullcontext(file)
 
 
 def _parsed(raw: bytes) -> dict[str, Any] | None:

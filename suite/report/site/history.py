@@ -130,8 +130,7 @@ def histories(found: Gathered, names: Mapping[Path, str]) -> tuple[Series, ...]:
     by_series: dict[str, list[RunFacts]] = defaultdict(list)
     for run, series in zip(found.runs, _series_of(found), strict=True):
         by_series[series].append(run)
-    labels = {folder.as_posix(): name for folder, name in names.items()}
-    made = [_series(name, found.series[name], runs, found.versions, labels) for name, runs in sorted(by_series.items())]
+    made = [_series(name, found.series[name], runs, found.versions, names) for name, runs in sorted(by_series.items())]
     return tuple(sorted(made, key=_order))
 
 
@@ -164,15 +163,12 @@ def _without_outcome(facts: Mapping[str, Any]) -> tuple:
     return tuple((name, value) for name, value in sorted(facts.items()) if name not in shown_apart)
 
 
-def _label(names: Mapping[str, str], path: str) -> str:
+def _label(names: Mapping[Path, str], path: Path) -> str:
     """Of a bundle's folder: below the last part of what was named, so that no page tells where that is."""
     for folder, name in names.items():
-        if path == folder:
-            return name
-        below = path if folder == "." else path[len(folder) + 1 :] if path.startswith(f"{folder}/") else None
-        if below is not None:
-            return "/".join([name, *below.split("/")[:-1]])
-    return path.rpartition("/")[0]
+        if path.is_relative_to(folder):
+            return "/".join([name, *path.relative_to(folder).parts[:-1]])
+    return path.parent.as_posix()
 
 
 def _series(
@@ -180,11 +176,11 @@ def _series(
     facts: Mapping[str, Any],
     runs: Sequence[RunFacts],
     versions: Mapping[str, Mapping[str, str]],
-    labels: Mapping[str, str],
+    names: Mapping[Path, str],
 ) -> Series:
     groups: dict[tuple[str, str], list[RunFacts]] = defaultdict(list)
     for run in runs:
-        groups[_label(labels, run.trace.path.as_posix()), run.versions].append(run)
+        groups[_label(names, run.trace.path), run.versions].append(run)
     all_points = sorted(
         (_point(name, folder, group) for (folder, _), group in groups.items()),
         key=lambda point: (point.started or 0.0, point.folder, point.id),
