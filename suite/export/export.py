@@ -1,7 +1,9 @@
 """From results folders to a file or to another tool's folder."""
 
+import itertools
 import os
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib import import_module
 from pathlib import Path
@@ -11,16 +13,22 @@ from suite.bundle.files import writing
 from suite.bundle.imported.record import MARK
 from suite.bundle.tags import tags_by_path
 from suite.export.columns import EXPORT_SCHEMA
+from suite.export.formats import csv, jsonl, openmetrics, parquet
 from suite.export.kept import read_runs, rows_of_runs
-from suite.export.tables import IMPORTED, RUNS, find_table, rows_of
+from suite.export.tables import IMPORTED, RUNS, Row, Table, find_table, rows_of
 from suite.export.tools.given import given
-from suite.export.writing import check_output, write
 from suite.report.formatting.numbers import counted
 from suite.report.reading import Found, read_entries
 from suite.spec.base import UsageError, printable
 from suite.spec.names import nearest
 from suite.spec.optional import required
 
+#: How formats that are text make their lines.
+_TEXTS: dict[str, Callable[[Table, Iterable[Row]], Iterator[str]]] = {
+    ".csv": csv.lines,
+    ".jsonl": jsonl.lines,
+    ".prom": openmetrics.lines,
+}
 #: That follow experiments, each with a module and an extra of its name, and the package that it needs.
 TOOLS = {"wandb": "wandb", "mlflow": "mlflow", "tensorboard": "tensorboard.summary.writer.record_writer"}
 
@@ -45,7 +53,7 @@ class Exported:
 def export_file(paths: Sequence[Path], output: Path, table_name: str) -> Exported:
     """Write one table. Raises UsageError, before anything is read where that can be told by then."""
     table = find_table(table_name)
-    check_output(output)
+    _check_output(output)
     found: Found = (read_runs if table.name == RUNS else read_entries)(paths, with_imported=True)
     tags, problems = tags_by_path(map(Path, found.paths()))
     if table.name == RUNS:
@@ -80,3 +88,35 @@ def export_to(tool: str, paths: Sequence[Path], folder: Path) -> Exported:
         import_module(f"suite.export.tools.{tool}").write(folder, given(found.entries, tags))
     count = len(found.entries)
     return Exported(folder, tool, count, count, f"{counted(count, 'run')} for {tool}", (*found.warnings(), *problems))
+
+
+def _check_output(output: Path) -> None:
+    """Before anything is read. Raises UsageError for a name without a format, a folder, or a package that lacks."""
+    if output.suffix.lower() not in (".parquet", *_TEXTS):
+        ends = f".parquet, {', '.join(_TEXTS)} (.prom is OpenMetrics text)"
+        raise UsageError(f"{printable(str(output))} names no format: let it end in one of {ends}")
+    if os.path.lexists(output) and not output.is_file():
+        raise UsageError(f"cannot write {output}: it is {'a folder' if output.is_dir() else 'no regular file'}")
+    if output.suffix.lower() == ".parquet":
+        required("pyarrow.parquet", "data")
+
+
+def write(output: Path, table: Table, rows: Iterable[Row]) -> int:
+    """Replace ``output`` at once, and give back how many rows it has; the same rows give the same bytes.
+
+    Raises UsageError when it cannot be written.
+    """
+    _check_output(output)
+    suffix, count = output.suffix.lower(), itertools.count()
+    passing = (row for row, _ in zip(rows, count, strict=False))
+    with writing(output):
+        output.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{output.name[:80]}.", dir=output.parent) as folder:
+            draft = Path(folder) / "draft"
+            if suffix == ".parquet":
+                parquet.write(draft, table, passing)
+            else:
+                with draft.open("w", encoding="utf-8", newline="\n") as file:
+                    file.writelines(_TEXTS[suffix](table, passing))
+            os.replace(draft, output)
+    return next(count)
