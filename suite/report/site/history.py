@@ -53,11 +53,13 @@ class Point:
 
 @dataclass(frozen=True)
 class LevelChange:
-    """A change of a series: it ``began`` with the point ``after``, by its place among those with a rate; the true place
-    is one of ``first`` to ``last``. ``ratio``: rate after over before. ``versions``: name, before and after.
-    ``phases``: name, seconds per iteration before and after, and the ratio of rates, above 1 is faster."""
+    """A change of a series: it ``began`` with the point ``after``, by its place among those with a rate; ``anchor``
+    names it on a page; the true place is one of ``first`` to ``last``. ``ratio``: rate after over before.
+    ``versions``: name, before and after. ``phases``: name, seconds per iteration before and after, and the ratio of
+    rates, above 1 is faster."""
 
     after: int
+    anchor: str
     began: float | None
     first: int
     last: int
@@ -93,6 +95,11 @@ class Series:
     @property
     def runs(self) -> int:
         return sum(len(point.run_ids) for point in (*self.points, *self.lost))
+
+    @property
+    def without_rate(self) -> int:
+        lost = [one for point in (*self.points, *self.lost) for one in point.lost]
+        return sum(count for state, count, _ in lost if state != "suspect")
 
     @property
     def latest(self) -> Point | None:
@@ -261,6 +268,7 @@ def _level_change(
     before, after = points[edges[number] : change.place], points[change.place : edges[number + 2]]
     return LevelChange(
         after=change.place,
+        anchor=f"change-{points[change.place].id}",
         began=points[change.place].started,
         first=change.first,
         last=change.last,

@@ -8,7 +8,6 @@ from functools import cache
 from itertools import combinations_with_replacement, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlencode
 from uuid import UUID, uuid5
 
 from markupsafe import Markup
@@ -108,39 +107,13 @@ def _index_page(site: Site) -> str:
         title=site.title,
         up="",
         runs=f"{sum(one.runs for one in site.series):,}",
-        first=moment(min(starts, default=None))[:10],
-        last=moment(max(starts, default=None))[:10],
+        first=min(starts, default=None),
+        last=max(starts, default=None),
         level=f"{LEVEL:.0%}",
         alarms=f"{LEVEL * len(site.series):.2g} on average",
         told=site.told,
-        series=[_index_row(one) for one in site.series],
+        series=site.series,
     )
-
-
-def _index_row(series: Series) -> dict[str, Any]:
-    facts, latest = series.facts, series.latest
-    lost = sum(
-        count for point in (*series.points, *series.lost) for state, count, _ in point.lost if state != "suspect"
-    )
-    change = series.changes[-1] if series.changes else None
-    began = moment(change.began if change else None)[:10]
-    return {
-        **{name: facts[name] for name in ("size", "parameters", "backend", "ranks", "layout", "machine")},
-        "id": series.id,
-        "name": series.name,
-        "work": facts["algorithm"],
-        "runs": series.runs,
-        "lost": f"{lost} without a rate" if lost else "",
-        "points": len(series.points),
-        "value": _exact(latest.rate.value) if latest and latest.rate else "",
-        "rate": interval(latest.rate) if latest else "-",
-        "started": _exact(latest.started) if latest and latest.started is not None else "",
-        "when": moment(latest.started if latest else None)[:10],
-        "spark": spark(series) if series.points else "",
-        "change": f"{_percent(change.ratio.value)}, {began}" if change else "",
-        "direction": change.direction if change else "",
-        "size_of_change": _exact(change.ratio.value) if change else "",
-    }
 
 
 def _series_page(site: Site, series: Series) -> str:
@@ -151,35 +124,18 @@ def _series_page(site: Site, series: Series) -> str:
         scripts=("site.js",),
         title=series.name,
         up="../",
-        summary=_in_words(series),
-        chart=picture(series) if series.points else "",
-        changes=[_change(series, number) for number in reversed(range(len(series.changes)))],
+        series=series,
         points=rows[::-1],
-        facts=[(title, series.facts[name]) for name, title in _SHOWN_FACTS.items()],
-        evidence=[
-            (run, point.folder, digest)
-            for point in points
-            for run, digest in zip(point.run_ids, point.digests, strict=True)
-        ],
+        names=_SHOWN_FACTS,
     )
-
-
-def _in_words(series: Series) -> str:
-    latest, facts = series.latest, series.facts
-    text = f"{facts['algorithm']}, workload {facts['workload']}, on {facts['machine']}."
-    if latest is not None:
-        text += f" Latest: {interval(latest.rate)} samples/s, {moment(latest.started)}."
-    if series.noise is not None:
-        text += f" A point lies within about {100 * series.noise:.2g} % of its level (one standard deviation)."
-    return text
 
 
 def _change_title(change: LevelChange) -> str:
     """``12 % slower since 2026-11-03``."""
-    return f"{_percent(change.ratio.value, with_sign=False)} {change.direction} since {moment(change.began)[:10]}"
+    return f"{_percent(change.ratio.value, with_sign=False)} {change.direction} since {_day(change.began)}"
 
 
-def _change_text(series: Series, change: LevelChange) -> str:
+def _change_text(change: LevelChange, series: Series) -> str:
     ratio, low, high = (number(figure) for figure in (change.ratio.value, change.ratio.low, change.ratio.high))
     before, after, first, last = (
         f"{moment(point.started)} ({point.folder})"
@@ -195,43 +151,16 @@ def _change_text(series: Series, change: LevelChange) -> str:
     )
 
 
-def _change_anchor(series: Series, change: LevelChange) -> str:
-    """Of the point with which a change begins."""
-    return f"change-{series.points[change.after].id}"
-
-
-def _change(series: Series, place: int) -> dict[str, Any]:
-    change = series.changes[place]
-    before, after = series.points[change.after - 1 : change.after + 1]
-    return {
-        "title": _change_title(change),
-        "anchor": _change_anchor(series, change),
-        "direction": change.direction,
-        "text": _change_text(series, change),
-        "compare": urlencode({"a": series.id, "p": before.id, "b": series.id, "q": after.id}),
-        "versions": change.versions,
-        "phases": [(name, *map(number, figures)) for name, *figures in change.phases],
-    }
-
-
-def _point_row(point: Point, before: Point | None, site: Site) -> dict[str, Any]:
+def _point_row(point: Point, before: Point | None, site: Site) -> tuple[Point, str, str, str]:
+    """With the suite's version, what is not the same as ``before``, and the runs without a rate."""
     versions = site.versions[point.versions]
     differing = changed_versions(site.versions[before.versions], versions) if before else ()
     texts = [f"{name} {old} / {new}" for name, old, new in differing[:_MOST_DIFFERENCES]]
-    more = len(differing) - len(texts)
-    suspect = " (suspect)" if point.is_suspect else ""
-    return {
-        "id": point.id,
-        "started": _exact(point.started) if point.started is not None else "",
-        "when": moment(point.started),
-        "folder": point.folder,
-        "value": _exact(point.rate.value) if point.rate else "",
-        "rate": f"{interval(point.rate)}{suspect}",
-        "runs": f"{len(point.measured)} of {len(point.run_ids)}",
-        "suite": " ".join(filter(None, (versions.get("suite"), versions.get("suite's commit")))),
-        "differs": ", ".join([*texts, *([f"and {more} more"] if more > 0 else [])]),
-        "lost": listed([f"{count} {state} ({why})" if why else f"{count} {state}" for state, count, why in point.lost]),
-    }
+    if len(differing) > len(texts):
+        texts.append(f"and {len(differing) - len(texts)} more")
+    suite = " ".join(filter(None, (versions.get("suite"), versions.get("suite's commit"))))
+    lost = [f"{count} {state} ({why})" if why else f"{count} {state}" for state, count, why in point.lost]
+    return point, suite, ", ".join(texts), listed(lost)
 
 
 def _compare_page(site: Site) -> str:
@@ -303,8 +232,12 @@ def _percent(ratio: float, with_sign: bool = True) -> str:
     return f"{change:+.{digits}f} %" if with_sign else f"{abs(change):.{digits}f} %"
 
 
-def _exact(value: float) -> str:
-    return f"{value:.9g}"
+def _exact(value: float | None) -> str:
+    return "" if value is None else f"{value:.9g}"
+
+
+def _day(unix_seconds: float | None) -> str:
+    return moment(unix_seconds)[:10]
 
 
 def _rendered(template: str, scripts: Sequence[str] = (), data: Any = None, **values: Any) -> str:
@@ -323,25 +256,12 @@ def _feed(site: Site, base: str | None) -> str:
     """Atom (RFC 4287), the latest regression first. ``base``: where the site will be, for links that need it."""
     found = [(one, change) for one in site.series for change in one.changes if change.direction == "slower"]
     found.sort(key=lambda pair: (-(pair[1].began or 0.0), pair[0].id))
-    template = _environment().get_template("feed.xml.jinja")
-    return template.render(
+    return _environment().get_template("feed.xml.jinja").render(
         title=site.title,
         base=base,
-        id=str(uuid5(_NAMESPACE, base or site.title)),
-        updated=_stamp(max((change.began for _, change in found if change.began is not None), default=None)),
-        entries=[_entry(series, change) for series, change in found[:_MOST_ENTRIES]],
-    )
-
-
-def _entry(series: Series, change: LevelChange) -> dict[str, str]:
-    anchor = _change_anchor(series, change)
-    return {
-        "title": f"{series.name}: {_change_title(change)}",
-        "id": str(uuid5(_NAMESPACE, f"{series.id} {anchor}")),
-        "updated": _stamp(change.began),
-        "link": f"series/{series.id}.html#{anchor}",
-        "text": f"{series.facts['machine']}. {_change_text(series, change)}",
-    }
+        updated=max((change.began for _, change in found if change.began is not None), default=None),
+        entries=found[:_MOST_ENTRIES],
+    )  # fmt: skip
 
 
 def _stamp(unix_seconds: float | None) -> str:
@@ -353,7 +273,7 @@ def _stamp(unix_seconds: float | None) -> str:
 def _environment() -> "Environment":
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    return Environment(
+    environment = Environment(
         loader=FileSystemLoader(_TEMPLATES),
         undefined=StrictUndefined,
         autoescape=True,
@@ -363,3 +283,7 @@ def _environment() -> "Environment":
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    environment.filters.update(exact=_exact, percent=_percent, number=number, interval=interval)
+    environment.filters.update(moment=moment, day=_day, stamp=_stamp, uuid=lambda words: str(uuid5(_NAMESPACE, words)))
+    environment.filters.update(named=_change_title, told=_change_text, drawn=picture, sparks=spark)
+    return environment
