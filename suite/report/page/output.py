@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from suite.bundle.files import replace_atomically
+from suite.bundle.files import replace_atomically, writing
 from suite.report import charts
 from suite.report.facts.entry import Entry
 from suite.report.facts.model import ReportModel
@@ -126,10 +126,8 @@ def write_page(model: ReportModel, entries: Sequence[Entry], path: Path, first: 
             f"{path} would have {size >> 20} MiB, more than the {MOST_BYTES >> 20} of a page: report fewer folders at "
             "once, or write Markdown with --output"
         )
-    try:
+    with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"cannot write {error.filename or path}: {error.strerror or error}") from error
     replace_atomically(path, text)
     return WrittenPage(path, size, cut)
 

@@ -4,10 +4,10 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from suite.bundle.archive.opening import Opened, opened
@@ -15,15 +15,12 @@ from suite.bundle.cache.code import ROOMS, code_key
 from suite.bundle.cache.database import Database
 from suite.bundle.cache.place import cache_folder
 from suite.bundle.cache.survey import Surveyed, survey
-from suite.bundle.files import writing
+from suite.bundle.files import DamagedBundle, parse_object, writing
 from suite.bundle.walk import is_trial
 from suite.report.formatting.escape import visible
 from suite.report.formatting.numbers import counted
 from suite.spec import foreign
 from suite.spec.base import UsageError, printable
-
-if TYPE_CHECKING:
-    from suite.report.site.pages import Site
 
 SITE_SCHEMA = "suite/site/1"
 #: Lists what the site was made of and holds.
@@ -131,14 +128,14 @@ def write_site(path: Path, folders: Sequence[Path], title: str | None = None, ba
         is_same = not readable.archives and (last.get("made_of"), last.get("manifest")) == (whole, manifest)
         if is_same and all(_digest_on_disk(path / name) == digest for name, digest in pages.items()):
             return WrittenSite(path, Summary(**last["summary"]), read=0, written=0, kept=len(pages), removed=0)
-        from suite.report.site.pages import make_site  # a site that did not change needs none of it
+        from suite.report.site.pages import made_pages, make_site  # a site that did not change needs none of it
 
         found, site, summary = make_site(bundles, names, readable, title)
     if not summary.runs:
         detail = f"; {summary.told[0]}" if summary.told else ""
         raise UsageError(f"no run to show in {', '.join(str(folder) for folder in folders)}{detail}")
     with writing(path):
-        made, written = _write_pages(path, site, base)
+        made, written = _write_pages(path, made_pages(site, base))
         removed = pages.keys() - made.keys()
         for name in removed:
             (path / name).unlink(missing_ok=True)
@@ -159,14 +156,12 @@ def checked_url(text: str) -> str:
     return text if text.endswith("/") else f"{text}/"
 
 
-def _write_pages(path: Path, site: "Site", base: str | None) -> tuple[dict[str, str], int]:
+def _write_pages(path: Path, made: Iterable[tuple[str, str]]) -> tuple[dict[str, str], int]:
     """The digests of all pages by name, and how many of these are others than before."""
-    from suite.report.site.pages import made_pages
-
     (path / "series").mkdir(parents=True, exist_ok=True)
     pages: dict[str, str] = {}
     written = 0
-    for name, text in made_pages(site, base):
+    for name, text in made:
         pages[name] = _sha256(text)
         if _digest_on_disk(path / name) != pages[name]:
             _replace(path / name, text)
@@ -179,35 +174,24 @@ def _before(path: Path) -> tuple[dict[str, Any], str]:
 
     Raises UsageError for a folder with something else, since pages of other names may lie there.
     """
-    if not os.path.lexists(path):
-        return {}, ""
-    if not path.is_dir():
-        raise UsageError(f"{path} is not a folder")
+    listed = path / MANIFEST
     try:
-        text = foreign.read_text(path / MANIFEST, MANIFEST)
+        text = foreign.read_text(listed, str(listed))
+        body = parse_object(text, str(listed))
     except FileNotFoundError:
-        if any(path.iterdir()):
-            raise UsageError(
-                f"{path} holds something else than a site: name a folder that is empty or not there"
-            ) from None
+        if path.is_dir() and any(path.iterdir()):
+            raise UsageError(f"{path} holds something else than a site: name a folder that is empty or new") from None
         return {}, ""
-    try:
-        body = json.loads(text)
-    except ValueError as error:
-        raise UsageError(f"{path / MANIFEST} is no JSON: remove it, and the site is made anew") from error
-    schema = body.get("schema") if isinstance(body, dict) else None
-    if schema != SITE_SCHEMA:
-        raise UsageError(f"{path / MANIFEST} is of schema {ascii(schema)[:40]}; this version writes {SITE_SCHEMA}")
-    return _checked(body), _sha256(text)
-
-
-def _checked(body: dict[str, Any]) -> dict[str, Any]:
-    """What is as this version writes it: of a list that somebody changed the rest is as if it were not there."""
+    except DamagedBundle as error:
+        raise UsageError(f"{error}: remove it, and the site is made again") from error
+    if body.get("schema") != SITE_SCHEMA:
+        raise UsageError(f"{listed} is of schema {ascii(body.get('schema'))[:40]}; this version writes {SITE_SCHEMA}")
+    # of a list that somebody changed what is not as this version writes it is as if it were not there
     pages = body.get("pages")
     kept: dict[str, Any] = {name: body[name] for name in ("title", "url") if isinstance(body.get(name), str)}
     if isinstance(pages, dict):
         kept["pages"] = {name: digest for name, digest in pages.items() if _PAGE.fullmatch(name)}
-    return kept
+    return kept, _sha256(text)
 
 
 def _names(given: Sequence[Path], readable: Opened) -> dict[Path, str]:
