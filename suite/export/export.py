@@ -72,10 +72,7 @@ def export_file(paths: Sequence[Path], output: Path, table_name: str) -> Exporte
 
 
 def export_to(tool: str, paths: Sequence[Path], folder: Path) -> Exported:
-    """Write a folder of another tool, which is made, or is there and empty.
-
-    Raises UsageError, before anything is read where that can be told by then.
-    """
+    """Write a folder of another tool, which is made, or is there and empty. Raises UsageError as ``export_file``."""
     if tool not in TOOLS:
         raise UsageError(f"there is no tool {printable(tool)!r}{nearest(tool, TOOLS)}; there are {', '.join(TOOLS)}")
     required(TOOLS[tool], tool)
@@ -102,10 +99,7 @@ def _check_output(output: Path) -> None:
 
 
 def write(output: Path, table: Table, rows: Iterable[Row]) -> int:
-    """Replace ``output`` at once, and give back how many rows it has; the same rows give the same bytes.
-
-    Raises UsageError when it cannot be written.
-    """
+    """Replace a file at once; how many rows it has. The same rows give the same bytes. Raises UsageError."""
     _check_output(output)
     suffix, count = output.suffix.lower(), itertools.count()
     passing = (row for row, _ in zip(rows, count, strict=False))

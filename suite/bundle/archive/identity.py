@@ -88,7 +88,7 @@ class Identities:
 
     def __init__(self, keep: Iterable[str] = (), also: Iterable[str] = ()) -> None:
         self._keep = {word.casefold() for word in keep}
-        self._names: dict[str, tuple[str, str]] = {}  # as found, without case -> kind, and what messages call it
+        self._names: dict[str, str] = {}  # as found, without case -> kind
         self._by_word: dict[str, list[str]] = {}
         self._numbers: dict[tuple[str, str], str] = {}
         self._places: Counter[str] = Counter()
@@ -154,7 +154,7 @@ class Identities:
         first = _WORD.search(folded)
         if first is None or first.start() != 0:
             return
-        self._names[folded] = (kind, folded)
+        self._names[folded] = kind
         self._by_word.setdefault(first.group(), []).append(folded)
         self._by_word[first.group()].sort(key=len, reverse=True)
         self._kept.clear()
@@ -236,8 +236,7 @@ class Identities:
             for name in self._by_word.get(match.group(), ()):
                 stop = match.start() + len(name)
                 if folded.startswith(name, match.start()) and not folded[stop : stop + 1].isalnum():
-                    kind, found = self._names[name]
-                    pieces += [text[end : match.start()], self.named(kind, found)]
+                    pieces += [text[end : match.start()], self.named(self._names[name], name)]
                     end = stop
                     break
         return "".join([*pieces, text[end:]]) if pieces else text

@@ -100,10 +100,8 @@ class _Content:
 
 
 def pack(folder: Path, output: Path, how: Packing) -> Packed:
-    """Write the bundles at and below ``folder``, with what was submitted from there, to the file ``output``.
-
-    It appears whole or not at all. Raises UsageError.
-    """
+    """Write the bundles at and below a folder, with what was submitted from there, whole or not at all. Raises
+    UsageError."""
     bundles, imports = find_all([folder])
     if not bundles and not imports:
         raise UsageError(f"no bundle in {folder}")

@@ -40,10 +40,7 @@ class Signature(Frozen):
 
 
 def sign(data: bytes, key: Path) -> bytes:
-    """The signature of ``data`` by a private key, or by a public one whose private half an agent has.
-
-    Raises UsageError where it cannot be made.
-    """
+    """By a private key, or by a public one whose private half an agent has. Raises UsageError."""
     if not key.is_file():
         raise UsageError(f"{key} is no key: name the file of an SSH key, as ~/.ssh/id_ed25519")
     with tempfile.TemporaryDirectory(prefix="suite-signature-") as place:
@@ -60,10 +57,8 @@ def sign(data: bytes, key: Path) -> bytes:
 
 
 def check(data: bytes, signature: bytes | None, allowed: Path | None = None) -> Signature:
-    """Whether a signature is of ``data``, and whose, by a file of allowed signers (as ``git`` and ``ssh-keygen`` use).
-
-    Raises UsageError where ssh-keygen or that file is not there.
-    """
+    """Whether a signature is of ``data``, and whose, by a file of allowed signers. Raises UsageError where that or
+    ssh-keygen is not there."""
     if allowed is not None and not allowed.is_file():
         raise UsageError(f"{allowed} is no file of allowed signers (a line each: NAME ssh-ed25519 KEY)")
     if signature is None:

@@ -119,10 +119,8 @@ class Reader:
             raise UnsafeArchive(f"{name}: {shown_name(path)} is not what the index says")
 
     def files(self) -> Iterator[tuple[PackedFile, Iterator[bytes]]]:
-        """Each file with its content, a block at a time, which must be read to its end before the next.
-
-        Raises UnsafeArchive there where content is not what the index says.
-        """
+        """Each file with its content, a block at a time, which must be read to its end before the next. Raises
+        UnsafeArchive there where it is not what the index says."""
         for packed in self.index.files:
             yield packed, self._content(packed)
 

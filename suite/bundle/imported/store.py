@@ -93,10 +93,8 @@ def identity(asked: Import) -> str:
 
 
 def import_log(log: Path, tool: Tool, told: Told, warmup: int, root: Path) -> ImportFolder:
-    """Make a folder below ``root`` with the log, what was told of it, and its record; it appears whole or not at all.
-
-    Raises UsageError for a log that cannot be read or gives no steps, and where there is such an import already.
-    """
+    """Make a folder below ``root``, whole or not at all. Raises UsageError for a log that cannot be read or gives no
+    steps, and where there is such an import already."""
     try:
         data = foreign.read_bytes(log, str(log), MOST_LOG_BYTES, by_user=True)
     except FileNotFoundError as error:

@@ -111,10 +111,8 @@ def _cut(runs: int) -> str:
 
 
 def write_page(model: ReportModel, entries: Sequence[Entry], path: Path, first: Sequence[Section] = ()) -> WrittenPage:
-    """Replace ``path`` at once; the same runs at the same places give the same bytes.
-
-    Raises UsageError when it cannot be written, or would be too large whatever is left out.
-    """
+    """Replace a file at once; the same runs at the same places give the same bytes. Raises UsageError when it cannot be
+    written, or would be too large whatever is left out."""
     if path.exists() and not path.is_file():
         raise UsageError(f"cannot write {path}: it is {'a folder' if path.is_dir() else 'no regular file'}")
     text, cut = page_text(model, entries, path, first), ""

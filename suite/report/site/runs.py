@@ -98,11 +98,8 @@ def read_run(derived: Derived) -> ReadRun:
 
 
 def series_facts(manifest: Manifest, record: Record) -> dict[str, Any]:
-    """What all runs of a series share: the work, how it is laid out and measured, and the kind of machine.
-
-    Versions are what a history is about, so neither the stack nor the image is in it. ``work`` is equal for series
-    whose rates can be compared at all.
-    """
+    """What all runs of a series share: no stack and no image, as versions are what a history is about. ``work`` is
+    equal for series whose rates can be compared at all."""
     launch, hardware = launch_setting_of(record), hardware_of(record)
     work, settings, facts = _asked(manifest)
     return {
