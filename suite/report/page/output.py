@@ -11,7 +11,7 @@ from suite.bundle.files import replace_atomically, writing
 from suite.report import charts
 from suite.report.facts.entry import Entry
 from suite.report.facts.model import ReportModel
-from suite.report.formatting.escape import visible
+from suite.report.formatting.escape import spans, visible
 from suite.report.formatting.html import in_script, policy, source
 from suite.report.formatting.numbers import number
 from suite.report.page import bundles, figures
@@ -84,7 +84,7 @@ def page_text(
         "environments": environments,
     }
     values = {
-        "answer": [figures.of_block(block) for block in answer(model)],
+        "answer": answer(model),
         "parts": shown_parts,
         "ids": [part["id"] for part in shown_parts],
         "evidence": bundles.evidence_of(model, entries, path),
@@ -142,6 +142,7 @@ def _rendered(title: str, values: Mapping[str, Any], data: Mapping[str, Any]) ->
     environment = Environment(
         loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
+    environment.filters.update(spans=spans, identity=figures.identity, kind=lambda block: type(block).__name__)
     return environment.get_template("report.html.jinja").render(
         **values,
         title=visible(title),
