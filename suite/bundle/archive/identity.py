@@ -294,18 +294,15 @@ def _told(text: str) -> Iterator[tuple[str, str]]:
     if "=" in text or ":" in text or " " in text:
         yield from ((USER, one or other) for one, other in _USER_IS.findall(text))
         yield from ((HOST, name) for pattern in (_HOST_IS, _NCCL_HOST) for name in pattern.findall(text))
-        yield from ((HOST, name) for name in _HOST_PORT.findall(text) if _looks_like_host(name))
+        # before a port; a name there may also be a file's before a line's number, or a word's
+        ports = (name for name in _HOST_PORT.findall(text) if re.search("[0-9-]", name) and not _SOURCE.search(name))
+        yield from ((HOST, name) for name in ports)
         yield from ((CONTAINER, name) for _, name in _CONTAINER.findall(text))
 
 
 def _host_of(place: str) -> str:
     """Of the part of a URL before its path: without user and port."""
     return re.sub(":[0-9]*$", "", place.rpartition("@")[2]).strip("[]")
-
-
-def _looks_like_host(name: str) -> bool:
-    """Before a port, where a name may also be a file's before a line's number, or a word's."""
-    return re.search("[0-9-]", name) is not None and not _SOURCE.search(name)
 
 
 def _is_public(host: str) -> bool:

@@ -164,13 +164,12 @@ def unpack_into(reader: Reader, root: Path) -> None:
     if total > free:
         raise UsageError(f"{reader.name} has {total} bytes unpacked, and {root.parent} has {free} left")
     (root / RUNS).mkdir()
-    for packed, content in reader.files():
+    for packed in reader.index.files:
         place = root / packed.path
         place.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
         with os.fdopen(descriptor, "wb") as file:
-            for block in content:
-                file.write(block)
+            file.writelines(reader.content(packed))
 
 
 def unpack_archive(reader: Reader, output: Path) -> None:

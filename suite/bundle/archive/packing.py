@@ -124,7 +124,9 @@ def _fill(content: _Content, folder: Path, bundles: list[Bundle], imports: list[
     found = [(run, result, _below(run, folder, is_bundle), _reason(run, result)) for run, result in checked]
     documents = [] if is_bundle else list(_documents(folder))
     if names is not None:
-        _learn_machine(names)
+        names.learn_as(HOST, platform.node())  # whose name may stand where nothing tells that it is one, as the user's
+        with suppress(KeyError, OSError):  # a user without a name
+            names.learn_as(USER, getpass.getuser())
         for run, _, below, reason in found:
             if reason is None:
                 names.leave(_id_of(run))
@@ -166,13 +168,6 @@ def _below(run: Bundle, folder: Path, is_bundle: bool) -> str:
         return _id_of(run)
     except DamagedBundle:
         return run.path.resolve().name
-
-
-def _learn_machine(names: Identities) -> None:
-    """This machine and this user, whose names may stand where nothing tells that they are names."""
-    names.learn_as(HOST, platform.node())
-    with suppress(KeyError, OSError):  # a user without a name
-        names.learn_as(USER, getpass.getuser())
 
 
 def _documents(folder: Path) -> Iterator[tuple[str, dict]]:

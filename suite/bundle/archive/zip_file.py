@@ -118,13 +118,8 @@ class Reader:
         for path, _ in sorted(one for one, count in listed.items() if count):
             raise UnsafeArchive(f"{name}: {shown_name(path)} is not what the index says")
 
-    def files(self) -> Iterator[tuple[PackedFile, Iterator[bytes]]]:
-        """Each file with its content, a block at a time, which must be read to its end before the next. Raises
-        UnsafeArchive there where it is not what the index says."""
-        for packed in self.index.files:
-            yield packed, self._content(packed)
-
-    def _content(self, packed: PackedFile) -> Iterator[bytes]:
+    def content(self, packed: PackedFile) -> Iterator[bytes]:
+        """Of a file, a block at a time. Raises UnsafeArchive where it is not what the index says."""
         found, left = hashlib.sha256(), packed.bytes
         with self._refusing(), self._zip.open(packed.path) as source:
             while data := source.read(_BLOCK_BYTES):

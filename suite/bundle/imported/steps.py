@@ -111,7 +111,9 @@ def read_steps(data: bytes, tool: Tool) -> ReadLog:
     if b"\0" in data:
         raise UnusableLog("the log holds zero bytes, so it is no text: name a console's output, or a tracker's JSON")
     console, tracker = _FORMS[tool]
-    steps, is_tracker = _Steps(tool), _is_json(data)
+    steps, head = _Steps(tool), data[:4096].lstrip()
+    # an object's first name; a configuration that Python printed begins with another quotation mark
+    is_tracker = head[:1] == b"{" and head[1:].lstrip()[:1] == b'"'
     read = tracker if is_tracker else console
     read(data, steps)
     steps.end()
@@ -122,12 +124,6 @@ def read_steps(data: bytes, tool: Tool) -> ReadLog:
         detail = f" ({note})" if note else ""
         raise UnusableLog(f"the log holds no step of {tool}: nowhere does it tell {steps.whole}{detail}")
     return ReadLog("tracker" if is_tracker else "console", tuple(steps.timed), (note,) if note else ())
-
-
-def _is_json(data: bytes) -> bool:
-    """An object's first name; a configuration that Python printed begins with another quotation mark."""
-    head = data[:4096].lstrip()
-    return head[:1] == b"{" and head[1:].lstrip()[:1] == b'"'
 
 
 def _verl_console(data: bytes, steps: _Steps) -> None:

@@ -138,12 +138,8 @@ def histories(found: Gathered, names: Mapping[Path, str]) -> tuple[Series, ...]:
     for run, series in zip(found.runs, _series_of(found), strict=True):
         by_series[series].append(run)
     made = [_series(name, found.series[name], runs, found.versions, names) for name, runs in sorted(by_series.items())]
-    return tuple(sorted(made, key=_order))
-
-
-def _order(series: Series) -> tuple:
-    facts = series.facts
-    return (facts["machine"], facts["parameters"], facts["size"], facts["ranks"], series.name, series.id)
+    first = ("machine", "parameters", "size", "ranks")
+    return tuple(sorted(made, key=lambda one: (*(one.facts[name] for name in first), one.name, one.id)))
 
 
 def _series_of(found: Gathered) -> list[str]:

@@ -103,10 +103,6 @@ def _last_time(path: Path, now: dict[str, Any] | None = None) -> dict[str, Any]:
     return json.loads(body) if body else {}
 
 
-def _near(folder: Path) -> Path:
-    return folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
-
-
 def write_site(path: Path, folders: Sequence[Path], title: str | None = None, base: str | None = None) -> WrittenSite:
     """Make or extend the site in ``path`` from results folders and archives; without any from those it was made from
     before. Where neither these nor the site changed since, nothing is read and nothing is written.
@@ -116,7 +112,8 @@ def write_site(path: Path, folders: Sequence[Path], title: str | None = None, ba
     before, manifest = _before(path)
     pages: dict[str, str] = before.get("pages", {})
     last = _last_time(path)
-    folders = folders or [_near(Path(folder)) for folder in last.get("folders", ())]
+    here, before_now = Path.cwd(), map(Path, last.get("folders", ()))
+    folders = folders or [one.relative_to(here) if one.is_relative_to(here) else one for one in before_now]
     if not folders:
         raise UsageError(f"which results? suite site {path} --from FOLDER (more than once for several)")
     title = title or before.get("title") or TITLE
