@@ -97,17 +97,14 @@ def parse_index(data: bytes, archive: str) -> Index:
         raise UnsafeArchive(f"{archive}: {INDEX}: {first_line(error)}") from error
     except DamagedBundle as error:
         raise UnsafeArchive(f"{archive}: {error}") from error
-    _check_paths(index, archive)
-    return index
-
-
-def _check_paths(index: Index, archive: str) -> None:
     names, runs = [file.path for file in index.files], [f"{RUNS}/{run.path}" for run in index.runs]
     require_names(runs, archive)
+    known = set(runs)
     foreign = {*index.licences, *index.sboms}.difference(names)
-    foreign.update(name for name in names if not _has_a_place(name.split("/"), set(runs)))
+    foreign.update(name for name in names if not _has_a_place(name.split("/"), known))
     for name in sorted(foreign):
         raise UnsafeArchive(f"{archive}: {INDEX} names {shown_name(name)}, which belongs to none of its runs")
+    return index
 
 
 def _has_a_place(parts: list[str], runs: set[str]) -> bool:

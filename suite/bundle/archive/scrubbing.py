@@ -180,7 +180,10 @@ def _scrub_file(source: Path, name: str, target: Path, names: Identities) -> boo
     with target.open("xb") as plain, _packing(plain, name, "wb") as file, _scrubbable(name):
         for value, raw in _contents(source, name):
             if value is None:
-                after = _scrubbed_line(raw, names)
+                # where something is scrubbed colours and zero bytes go too: a name may lie around them
+                text = _plain(raw)
+                scrubbed = names.scrub(text)
+                after = raw if scrubbed == text else scrubbed.encode(errors="surrogateescape")
             else:
                 clean = scrub_json(value, names)
                 after = raw if clean == value else _written(clean, name)
@@ -237,13 +240,6 @@ def _parsed(raw: bytes) -> dict[str, Any] | None:
         return parse_object(raw.decode(), "it")
     except (DamagedBundle, UnicodeDecodeError):
         return None
-
-
-def _scrubbed_line(line: bytes, names: Identities) -> bytes:
-    """As it is where nothing is to be scrubbed. Else colours and zero bytes go too: a name may lie around them."""
-    text = _plain(line)
-    clean = names.scrub(text)
-    return line if clean == text else clean.encode(errors="surrogateescape")
 
 
 def _plain(line: bytes) -> str:
