@@ -120,7 +120,7 @@ OWN_FILES = {
     "writes, locks through no link, and syncs folders": ("bundle/files.py",),
     "writes files that are not there yet": (
         *("bundle/archive/opening.py", "bundle/archive/scrubbing.py", "launch/docker/copying.py"),
-        *("export/tools/tensorboard.py", "export/writing.py", "launch/cluster/submission.py"),
+        *("export/tools/tensorboard.py", "export/export.py", "launch/cluster/submission.py"),
     ),
     "writes a draft that is not there yet; the package's own licence": ("bundle/archive/packing.py",),
     "writes a bundle that it has just made": ("conduct/cluster/standing.py",),

@@ -1,9 +1,8 @@
 """What can be wrong with bundles that are whole, each by its name."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Literal, get_args
-
-from suite.spec.base import Frozen
 
 _OfClocks = Literal["event-times", "phase-times", "phase-sums", "rank-times", "rank-waits", "copied-rank", "run-times"]
 _OfFacts = Literal["stack", "machine", "ceilings", "reward", "noise", "voided", "energy", "lengths"]
@@ -19,7 +18,8 @@ FINDINGS: tuple[str, ...] = (*get_args(Within), *get_args(OfRuns))
 _STANDS = frozenset(("work-counts", "folder-name", "missing-repeat", "overlapping-runs"))
 
 
-class Finding(Frozen):
+@dataclass(frozen=True)
+class Finding:
     """One thing that does not fit, with the values that do not."""
 
     name: Within | Among

@@ -91,14 +91,19 @@ def _verified(bundle: Bundle) -> tuple[Verification, Record | None]:
         return Verification(status="missing record", differences=(str(error),)), None
     except DamagedBundle as error:
         return Verification(status="damaged", differences=(str(error),), digest=digest_if_any(bundle)), None
-    record, lines = found.record, found.differences
-    status: Status = "differs" if lines else "inconsistent" if found.findings else "equal"
+    record = found.record
+    digest = record.evidence.digest if record.evidence else digest_if_any(bundle)
+    return verification(found.differences, digest, found.findings), record
+
+
+def verification(lines: list[str] | None, digest: str | None, found: tuple[Finding, ...] = ()) -> Verification:
+    """By the differences of the stored record, null where none is stored."""
+    status: Status = "differs" if lines else "inconsistent" if found else "equal"
     if lines is None:
         status, lines = "missing record", ["record.json is missing"]
     if len(lines) > MOST_DIFFERENCES:
         lines = [*lines[:MOST_DIFFERENCES], f"and {len(lines) - MOST_DIFFERENCES} more"]
-    digest = record.evidence.digest if record.evidence else digest_if_any(bundle)
-    return Verification(status=status, differences=tuple(lines), findings=found.findings, digest=digest), record
+    return Verification(status=status, differences=tuple(lines), findings=found, digest=digest)
 
 
 def examined(bundle: Bundle, evidence: Evidence | None = None) -> Examined:

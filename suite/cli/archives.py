@@ -13,7 +13,7 @@ from suite.bundle.archive.packing import pack as packed
 from suite.bundle.archive.signature import check
 from suite.cli.exits import DONE, GATE_NOT_MET, command
 from suite.cli.options.declare import argument, flag, option
-from suite.cli.options.reading import STANDARD_OUTPUT, print_json, written_to
+from suite.cli.options.reading import STANDARD_OUTPUT, print_json, require_place, written_to
 from suite.spec.terminal import UsageError, printable, say
 
 AllowedSigners = Annotated[
@@ -59,6 +59,7 @@ def pack(
         raise UsageError("--keep and --scrub say what is scrubbed: leave out --keep-identity")
     how = Packing(keep_identity, keep or (), scrub or (), licence or (), sbom or (), sign)
     with written_to(output, ".suite.zip", as_json) as path:
+        require_place("--output", path)
         done = packed(folder, path, how)
     if output == STANDARD_OUTPUT:
         return
@@ -102,14 +103,13 @@ def unpack(
     target = output or unpacked_name(archive)
     with read_archive(archive) as reader:
         signature = check(reader.index_bytes, reader.signature, allowed_signers)
-        about = (str(archive), reader.index, reader.index_sha256, signature)
         refused = signature.outcome == "bad signature" or (allowed_signers and signature.outcome != "signed")
         if not refused:
             unpack_archive(reader, target)
     if as_json:
-        print_json({**archive_facts(*about), "folder": None if refused else str(target)})
+        print_json({**archive_facts(reader, signature), "folder": None if refused else str(target)})
     else:
-        for line in archive_lines(*about):
+        for line in archive_lines(reader, signature):
             say(printable(line) if not line.startswith(" ") else f"    {printable(line)}")
         say(printable("not unpacked" if refused else f"unpacked to {target}; its results are {target / 'runs'}"))
     return GATE_NOT_MET if refused else DONE

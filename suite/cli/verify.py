@@ -64,11 +64,7 @@ def verify(
         if as_json:
             print_json([_facts(bundle, result, places, signatures) for bundle, result in (*checked, *studies)])
         else:
-            archives = [
-                line
-                for each in places.archives
-                for line in archive_lines(each.name, each.index, each.index_sha256, signatures[each.name])
-            ]
+            archives = [line for each in places.archives for line in archive_lines(each.reader, signatures[each.name])]
             told = [*_details([*checked, *studies]), _summary([result for _, result in checked], "bundle", "bundles")]
             if studies:
                 told.append(_summary([result for _, result in studies], "study", "studies"))
@@ -90,7 +86,7 @@ def _signatures(places: Opened, allowed: Path | None) -> dict[str, Signature]:
     """Of each archive by its name. Raises UsageError where signers are named and nothing can be signed."""
     if allowed is not None and not places.archives:
         raise UsageError("--allowed-signers is for files of suite pack; a folder has no signature")
-    return {each.name: check(each.index_bytes, each.signature, allowed) for each in places.archives}
+    return {each.name: check(each.reader.index_bytes, each.reader.signature, allowed) for each in places.archives}
 
 
 def _facts(bundle: Run, result: Verification, places: Opened, signatures: dict[str, Signature]) -> dict[str, Any]:
@@ -103,8 +99,8 @@ def _facts(bundle: Run, result: Verification, places: Opened, signatures: dict[s
         return facts
     for finding in facts["findings"]:
         finding["text"] = places.shown(finding["text"])
-    about = archive_facts(archive.name, archive.index, archive.index_sha256, signatures[archive.name])
-    own = next((run for run in archive.index.runs if archive.runs / run.path == bundle.path), None)
+    about = archive_facts(archive.reader, signatures[archive.name])
+    own = next((run for run in archive.reader.index.runs if archive.runs / run.path == bundle.path), None)
     return {**facts, "digest_before": own.digest_before if own else None, "archive": about}
 
 

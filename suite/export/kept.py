@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import msgspec
 
 from suite.bundle.archive.opening import Opened
 from suite.bundle.cache.survey import Surveyed
 from suite.bundle.cache.table import Derived, View, select
 from suite.bundle.files import DamagedBundle
-from suite.bundle.findings import Finding
-from suite.bundle.folder import Trace
 from suite.bundle.store import StillRunning
 from suite.export.columns import LONGEST_TEXT, Source
 from suite.export.runs import RUN_COLUMNS
 from suite.export.tables import Row
 from suite.report.facts.entry import Entry
 from suite.report.formatting.escape import visible
-from suite.report.reading import Checked, Found, read_with, version_of
+from suite.report.reading import Checked, Found, checked, read_with
 
 _TYPES: dict[str, Any] = {
     "text": str | None,
@@ -44,31 +40,15 @@ class KeptRun:
     """A run's row, column by column. ``path``: of its bundle."""
 
     path: str
-    values: tuple[Any, ...]
-
-
-class _Kept(msgspec.Struct):
-    """``values`` are those of ``RUN_COLUMNS``."""
-
-    trace: Trace
-    findings: list[tuple[str, str]]
-    difference: str
-    version: str | None
     values: _Values
 
 
-def _made(derived: Derived) -> _Kept:
+def _made(derived: Derived) -> Checked[KeptRun]:
     source = Source(Entry(derived.manifest, derived.record, "", derived.digest))
-    return _Kept(
-        trace=Trace.of(Path(), derived.record, derived.digest),
-        findings=[(finding.name, finding.text) for finding in derived.findings],
-        difference=derived.difference,
-        version=version_of(derived),
-        values=tuple(column.value(source) for column in RUN_COLUMNS),
-    )
+    return checked(derived, KeptRun("", tuple(column.value(source) for column in RUN_COLUMNS)))
 
 
-_RUNS = View("export", ("report", "export"), _made, _Kept)
+_RUNS = View("export", ("report", "export"), _made, Checked[KeptRun])
 
 
 def read_runs(paths: Sequence[Path], with_imported: bool) -> Found[KeptRun]:
@@ -78,13 +58,7 @@ def read_runs(paths: Sequence[Path], with_imported: bool) -> Found[KeptRun]:
 
 def _look(bundles: Sequence[Surveyed], places: Opened) -> list[Checked[KeptRun] | StillRunning | DamagedBundle]:
     found = zip(bundles, select(bundles, _RUNS, places.holds), strict=True)
-    return [_checked(bundle, one) if isinstance(one, _Kept) else one for bundle, one in found]
-
-
-def _checked(bundle: Surveyed, kept: _Kept) -> Checked[KeptRun]:
-    findings = tuple(Finding.model_validate({"name": name, "text": text}) for name, text in kept.findings)
-    trace = replace(kept.trace, path=Path(bundle.path))
-    return Checked(KeptRun(bundle.path, kept.values), trace, findings, kept.difference, kept.version)
+    return [one.at(bundle.path) if isinstance(one, Checked) else one for bundle, one in found]
 
 
 def rows_of_runs(runs: Sequence[KeptRun], tags: Mapping[str, tuple[str, ...]]) -> Iterator[Row]:

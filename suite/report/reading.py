@@ -56,6 +56,11 @@ class Checked(Generic[_Entry]):
     difference: str
     version: str | None
 
+    def at(self, path: str) -> "Checked[_Entry]":
+        """The same of a bundle at that path, of whose entry it is a field."""
+        entry = replace(self.entry, path=path)  # type: ignore[type-var]
+        return replace(self, entry=entry, trace=replace(self.trace, path=Path(path)))
+
 
 #: Of each bundle the run that it holds, or why there is none.
 Look = Callable[[Sequence[Surveyed], Opened], Sequence[Checked[_Entry] | StillRunning | DamagedBundle]]
@@ -98,7 +103,10 @@ def read_with(look: Look[_Entry], paths: Sequence[Path], with_imported: bool) ->
 
 def _records(bundles: Sequence[Surveyed], places: Opened) -> list[Checked[Entry] | StillRunning | DamagedBundle]:
     found = zip(bundles, records_of(bundles, places.holds), strict=True)
-    return [_checked(bundle, one) if isinstance(one, Derived) else one for bundle, one in found]
+    return [
+        checked(one, Entry(one.manifest, one.record, bundle.path, one.digest)) if isinstance(one, Derived) else one
+        for bundle, one in found
+    ]
 
 
 def _read(look: Look[_Entry], places: Opened, with_imported: bool) -> Found[_Entry]:
@@ -146,16 +154,12 @@ def _as_given(found: Found[_Entry], places: Opened, paths: Sequence[Path]) -> Fo
     )
 
 
-def _checked(bundle: Surveyed, derived: Derived) -> Checked[Entry]:
-    entry = Entry(derived.manifest, derived.record, bundle.path, derived.digest)
-    trace = Trace.of(Path(bundle.path), derived.record, derived.digest)
-    return Checked(entry, trace, derived.findings, derived.difference, version_of(derived))
-
-
-def version_of(derived: Derived) -> str | None:
-    """Of the suite that drove the run."""
+def checked(derived: Derived, entry: _Entry) -> Checked[_Entry]:
+    """``entry``: what is read of it, with the path of its bundle."""
+    trace = Trace.of(Path(entry.path), derived.record, derived.digest)  # type: ignore[attr-defined]
     stated = (derived.record.environment.driver or {}).get("suite_version")
-    return stated if isinstance(stated, str) else None
+    version = stated if isinstance(stated, str) else None
+    return Checked(entry, trace, derived.findings, derived.difference, version)
 
 
 def _versions(kept: Sequence[Checked]) -> list[Caveat]:

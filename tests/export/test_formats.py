@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from suite.export.columns import LONGEST_TEXT
+from suite.export.export import write
 from suite.export.formats import csv as csv_format
 from suite.export.formats import jsonl, openmetrics
 from suite.export.tables import TABLES, Row, rows_of
-from suite.export.writing import write
 from suite.report.formatting.escape import visible
 from suite.report.reading import read_entries
 from suite.spec.base import UsageError

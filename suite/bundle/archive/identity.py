@@ -88,7 +88,7 @@ class Identities:
 
     def __init__(self, keep: Iterable[str] = (), also: Iterable[str] = ()) -> None:
         self._keep = {word.casefold() for word in keep}
-        self._names: dict[str, tuple[str, str]] = {}  # as found, without case -> kind, and what messages call it
+        self._names: dict[str, str] = {}  # as found, without case -> kind
         self._by_word: dict[str, list[str]] = {}
         self._numbers: dict[tuple[str, str], str] = {}
         self._places: Counter[str] = Counter()
@@ -112,21 +112,17 @@ class Identities:
 
     # -- names that are told as such
 
-    def learn_host(self, name: str) -> None:
-        """A host's name, of which the part before the first dot is one too."""
-        name = name.strip(".[]")
-        if _is_address(name) or name.casefold() in PUBLIC_HOSTS:
-            return
-        self._add_name(name, HOST)
-        self._add_name(name.partition(".")[0], HOST)
-
-    def learn_user(self, name: str) -> None:
-        self._add_name(name, USER)
-
-    def learn_container(self, name: str) -> None:
-        """The id of one, whose first twelve digits are its short one and its host's name."""
-        self._add_name(name, CONTAINER)
-        if re.fullmatch("[0-9a-f]{13,64}", name):
+    def learn_as(self, kind: str, name: str) -> None:
+        """A text that is a name of this kind. Of a host's the part before the first dot is one too; so are the first
+        twelve digits of a container's id, which are its short one and its host's name."""
+        if kind == HOST:
+            name = name.strip(".[]")
+            if _is_address(name) or name.casefold() in PUBLIC_HOSTS:
+                return
+        self._add_name(name, kind)
+        if kind == HOST:
+            self._add_name(name.partition(".")[0], HOST)
+        elif kind == CONTAINER and re.fullmatch("[0-9a-f]{13,64}", name):
             self._add_name(name[:12], CONTAINER)
 
     def learn(self, text: str) -> None:
@@ -136,35 +132,14 @@ class Identities:
         if len(text) <= _LONGEST_KEPT and len(self._learnt) < _MOST_KEPT:
             self._learnt.add(text)
         if "scrubbed-" in text:
-            for match in _ANY.finditer(text):
-                _, kind, number = match.group().split("-")
+            for name in _ANY.findall(text):
+                _, kind, number = name.split("-")
                 self._last[kind] = max(self._last[kind], int(number))
-        if "/" in text or "~" in text:
-            for match in _HOME.finditer(text):
-                self.learn_user(match.group(1) or match.group(2))
-        if "@" in text:
-            for match in _MAIL.finditer(text):
-                self.learn_user(match.group(1))
-                if not _is_public(match.group(2)):
-                    self.learn_host(match.group(2))
-        if "://" in text:
-            for match in _URL.finditer(text):
-                host = _host_of(match.group(2))
-                if host and not _is_public(host):
-                    self.learn_host(host)
-        if "=" in text or ":" in text or " " in text:
-            for match in _USER_IS.finditer(text):
-                self.learn_user(match.group(1) or match.group(2))
-            for pattern in (_HOST_IS, _NCCL_HOST, _HOST_PORT):
-                for match in pattern.finditer(text):
-                    name = match.group(1)
-                    if not _is_public(name) and (pattern is not _HOST_PORT or _looks_like_host(name)):
-                        self.learn_host(name)
-            for match in _CONTAINER.finditer(text):
-                self.learn_container(match.group(2))
+        for kind, name in _told(text):
+            if kind != HOST or not _is_public(name):
+                self.learn_as(kind, name)
         for pattern in (_FQDN, _NATIONAL, _CLOUD_HOST) if "." in text or "ip-" in text else ():
-            for match in pattern.finditer(text):
-                name = match.group()
+            for name in pattern.findall(text):
                 if not _is_public(name):
                     self._add_name(name, HOST)
                     if re.search("[0-9-]", name.partition(".")[0]):
@@ -179,7 +154,7 @@ class Identities:
         first = _WORD.search(folded)
         if first is None or first.start() != 0:
             return
-        self._names[folded] = (kind, folded)
+        self._names[folded] = kind
         self._by_word.setdefault(first.group(), []).append(folded)
         self._by_word[first.group()].sort(key=len, reverse=True)
         self._kept.clear()
@@ -261,8 +236,7 @@ class Identities:
             for name in self._by_word.get(match.group(), ()):
                 stop = match.start() + len(name)
                 if folded.startswith(name, match.start()) and not folded[stop : stop + 1].isalnum():
-                    kind, found = self._names[name]
-                    pieces += [text[end : match.start()], self.named(kind, found)]
+                    pieces += [text[end : match.start()], self.named(self._names[name], name)]
                     end = stop
                     break
         return "".join([*pieces, text[end:]]) if pieces else text
@@ -308,14 +282,27 @@ class Identities:
         return self.named(PATH, found[:end]) + found[end:]
 
 
+def _told(text: str) -> Iterator[tuple[str, str]]:
+    """Names that a text declares, each with its kind."""
+    if "/" in text or "~" in text:
+        yield from ((USER, one or other) for one, other in _HOME.findall(text))
+    if "@" in text:
+        for user, host in _MAIL.findall(text):
+            yield from ((USER, user), (HOST, host))
+    if "://" in text:
+        yield from ((HOST, _host_of(place)) for _, place, _ in _URL.findall(text))
+    if "=" in text or ":" in text or " " in text:
+        yield from ((USER, one or other) for one, other in _USER_IS.findall(text))
+        yield from ((HOST, name) for pattern in (_HOST_IS, _NCCL_HOST) for name in pattern.findall(text))
+        # before a port; a name there may also be a file's before a line's number, or a word's
+        ports = (name for name in _HOST_PORT.findall(text) if re.search("[0-9-]", name) and not _SOURCE.search(name))
+        yield from ((HOST, name) for name in ports)
+        yield from ((CONTAINER, name) for _, name in _CONTAINER.findall(text))
+
+
 def _host_of(place: str) -> str:
     """Of the part of a URL before its path: without user and port."""
     return re.sub(":[0-9]*$", "", place.rpartition("@")[2]).strip("[]")
-
-
-def _looks_like_host(name: str) -> bool:
-    """Before a port, where a name may also be a file's before a line's number, or a word's."""
-    return re.search("[0-9-]", name) is not None and not _SOURCE.search(name)
 
 
 def _is_public(host: str) -> bool:

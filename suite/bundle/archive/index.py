@@ -3,7 +3,7 @@
 import re
 import unicodedata
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, ValidationError
 
@@ -12,6 +12,9 @@ from suite.bundle.files import DamagedBundle, first_line, parse_object, text_of
 from suite.bundle.walk import STUDY
 from suite.spec.base import Frozen, UsageError
 from suite.spec.schema_files import not_read
+
+if TYPE_CHECKING:
+    from suite.bundle.archive.zip_file import Reader
 
 ARCHIVE_SCHEMA: Literal["suite/archive/1"] = "suite/archive/1"
 INDEX, SIGNATURE = "suite-archive.json", "suite-archive.json.sig"
@@ -84,7 +87,7 @@ def written_index(index: Index) -> bytes:
 
 
 def parse_index(data: bytes, archive: str) -> Index:
-    """The index that ``data`` holds; every path in it is one that may be written. Raises UnsafeArchive."""
+    """The index that ``data`` holds; each of its files has a place. Raises UnsafeArchive."""
     try:
         body = parse_object(text_of(data, INDEX), INDEX)
         if body.get("schema") != ARCHIVE_SCHEMA:
@@ -94,24 +97,14 @@ def parse_index(data: bytes, archive: str) -> Index:
         raise UnsafeArchive(f"{archive}: {INDEX}: {first_line(error)}") from error
     except DamagedBundle as error:
         raise UnsafeArchive(f"{archive}: {error}") from error
-    _check_paths(index, archive)
-    return index
-
-
-def _check_paths(index: Index, archive: str) -> None:
-    names = [file.path for file in index.files]
-    require_names(names, archive)
-    known = set(names)
-    if INDEX in known or SIGNATURE in known:
-        raise UnsafeArchive(f"{archive}: {INDEX} lists itself or its signature")
-    for name in (*index.licences, *index.sboms):
-        if name not in known or not name.startswith((f"{LICENCES}/", f"{SBOMS}/")):
-            raise UnsafeArchive(f"{archive}: {INDEX} names {shown_name(name)}, which is none of its files")
-    runs = [f"{RUNS}/{run.path}" for run in index.runs]
+    names, runs = [file.path for file in index.files], [f"{RUNS}/{run.path}" for run in index.runs]
     require_names(runs, archive)
-    foreign = next((name for name in names if not _has_a_place(name.split("/"), set(runs))), None)
-    if foreign is not None:
-        raise UnsafeArchive(f"{archive} holds {shown_name(foreign)}, which belongs to none of its runs")
+    known = set(runs)
+    foreign = {*index.licences, *index.sboms}.difference(names)
+    foreign.update(name for name in names if not _has_a_place(name.split("/"), known))
+    for name in sorted(foreign):
+        raise UnsafeArchive(f"{archive}: {INDEX} names {shown_name(name)}, which belongs to none of its runs")
+    return index
 
 
 def _has_a_place(parts: list[str], runs: set[str]) -> bool:
@@ -128,9 +121,11 @@ def require_names(names: Iterable[str], archive: str) -> None:
     seen: set[str] = set()
     folders: set[str] = set()
     for name in names:
-        wrong = wrong_name(name)
-        if wrong is not None:
-            raise UnsafeArchive(f"{archive}: {shown_name(name)} {wrong}")
+        if not _is_safe(name):
+            raise UnsafeArchive(
+                f"{archive}: {shown_name(name)} is no path that is packed: those are relative, printable, composed "
+                f"(NFC), not hidden, at most {_DEEPEST} folders deep and {_LONGEST_PART} bytes in each"
+            )
         folded = unicodedata.normalize("NFC", name.casefold())
         if folded in seen:
             raise UnsafeArchive(f"{archive}: {shown_name(name)} is there twice, or differs from another in case alone")
@@ -142,22 +137,18 @@ def require_names(names: Iterable[str], archive: str) -> None:
         raise UnsafeArchive(f"{archive}: {shown_name(both)} is both a file and a folder")
 
 
-def wrong_name(name: str) -> str | None:
-    """Why a path of an archive is not written anywhere, in words that follow it; null where it may be."""
+def _is_safe(name: str) -> bool:
     parts = name.split("/")
-    if name.startswith("/") or re.match("[A-Za-z]:", name):
-        return "is an absolute path"
-    if ".." in parts or "." in parts:
-        return "leads out of its folder"
-    if "" in parts or "\\" in name or not name.isprintable():
-        return "is no name of a file that an archive has"
-    if unicodedata.normalize("NFC", name) != name:
-        return "is not written in Unicode's composed form (NFC)"
-    if any(part.startswith(".") and part != SUBMITTED for part in parts):
-        return "is hidden"
-    if len(name.encode()) > _LONGEST_NAME or max(len(part.encode()) for part in parts) > _LONGEST_PART:
-        return "is too long"
-    return f"is more than {_DEEPEST} folders deep" if len(parts) > _DEEPEST else None
+    return (
+        name.isprintable()
+        and "\\" not in name
+        and not re.match("[A-Za-z]:", name)
+        and unicodedata.normalize("NFC", name) == name
+        and all(part and (part == SUBMITTED or not part.startswith(".")) for part in parts)
+        and len(parts) <= _DEEPEST
+        and max(len(part.encode()) for part in parts) <= _LONGEST_PART
+        and len(name.encode()) <= _LONGEST_NAME
+    )
 
 
 def shown_name(name: str) -> str:
@@ -179,15 +170,16 @@ def scrubbed_line(index: Index) -> str:
     return f"identity: scrubbed {', '.join(kinds)}"
 
 
-def archive_lines(name: str, index: Index, index_sha256: str, signature: Signature) -> list[str]:
+def archive_lines(archive: "Reader", signature: Signature) -> list[str]:
     """For `suite verify` and `suite unpack`: what it is, what its packer says was scrubbed, who signed it."""
+    index = archive.index
     changed = sum(run.digest_before is not None for run in index.runs)
     before = (
         f" {changed} of {len(index.runs)} bundles were other bytes before that; their digests of then, which only the "
         "packer could check, are in the index"
     )
     return [
-        f"{name}: {len(index.files)} files as its index says (sha256 {index_sha256}), packed by suite "
+        f"{archive.name}: {len(index.files)} files as its index says (sha256 {archive.index_sha256}), packed by suite "
         f"{index.suite_version}",
         f" {scrubbed_line(index)}",
         *([before] if changed else []),
@@ -196,13 +188,12 @@ def archive_lines(name: str, index: Index, index_sha256: str, signature: Signatu
     ]
 
 
-def archive_facts(name: str, index: Index, index_sha256: str, signature: Signature) -> dict[str, Any]:
-    known = index.model_dump(mode="json", by_alias=True, exclude={"files", "runs"})
+def archive_facts(archive: "Reader", signature: Signature) -> dict[str, Any]:
     return {
-        "file": name,
-        "index_sha256": index_sha256,
-        "files": len(index.files),
-        "runs": len(index.runs),
-        **known,
+        "file": archive.name,
+        "index_sha256": archive.index_sha256,
+        "files": len(archive.index.files),
+        "runs": len(archive.index.runs),
+        **archive.index.model_dump(mode="json", by_alias=True, exclude={"files", "runs"}),
         "signature": signature.model_dump(mode="json"),
     }

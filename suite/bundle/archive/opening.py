@@ -7,12 +7,12 @@ a temporary folder; ``shown`` puts the archive's own name in its place, so that 
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from suite.bundle.archive.index import RUNS, Index, shown_name
+from suite.bundle.archive.index import RUNS, PackedRun, shown_name
 from suite.bundle.archive.zip_file import Reader
 from suite.bundle.cache.survey import Surveyed
 from suite.bundle.drafts import draft_folder
@@ -27,14 +27,15 @@ _NAMED = 3
 
 @dataclass(frozen=True)
 class OpenArchive:
-    """An archive that was unpacked. ``name``: as the user gave it; ``root``: where its files are now."""
+    """An archive that was unpacked. ``reader`` is closed by then; ``root``: where its files are now."""
 
-    name: str
+    reader: Reader
     root: Path
-    index: Index
-    index_bytes: bytes
-    index_sha256: str
-    signature: bytes | None
+
+    @property
+    def name(self) -> str:
+        """As the user gave it."""
+        return self.reader.name
 
     @property
     def runs(self) -> Path:
@@ -116,20 +117,20 @@ def _archive_and_run(path: Path) -> tuple[Path, str] | None:
 
 def _place(archive: OpenArchive, run: str) -> Path:
     """Of all runs the results folder; of an archive of one bundle, that bundle."""
-    known = archive.index.runs
-    if not run:
-        return archive.runs / known[0].path if archive.index.packed == "bundle" and known else archive.runs
-    found = [each for each in known if run in (each.path, each.id)]
-    if len(found) == 1:
+    index = archive.reader.index
+    found = [each for each in index.runs if run in (each.path, each.id)] if run else index.runs
+    if len(found) == 1 and (run or index.packed == "bundle"):
         return archive.runs / found[0].path
-    if found:
-        paths = ", ".join(each.path for each in found[:_NAMED])
-        raise UsageError(f"{archive.name} has {len(found)} runs {run}: name one by its path: {paths}")
-    if any(each.path.startswith(f"{run}/") for each in known):
+    if not run or (not found and any(each.path.startswith(f"{run}/") for each in index.runs)):
         return archive.runs / run
-    some = ", ".join(each.path for each in known[:_NAMED])
-    more = f" and {len(known) - _NAMED} more" if len(known) > _NAMED else ""
-    raise UsageError(f"{archive.name} has no run {shown_name(run)}; it has {some or 'none'}{more}")
+    count = f"{len(found)} runs" if found else "no run"
+    raise UsageError(f"{archive.name} has {count} {shown_name(run)}; it has {paths_of(found or index.runs)}")
+
+
+def paths_of(runs: Sequence[PackedRun]) -> str:
+    """A few of them, by which one can be named."""
+    some = ", ".join(run.path for run in runs[:_NAMED])
+    return f"{some} and {len(runs) - _NAMED} more" if len(runs) > _NAMED else some or "none"
 
 
 @contextmanager
@@ -138,10 +139,9 @@ def _unpacked(path: Path, real: str) -> Iterator[OpenArchive]:
     with read_archive(path) as reader, tempfile.TemporaryDirectory(prefix="suite-archive-") as place:
         root = Path(os.path.realpath(place))
         unpack_into(reader, root)
-        archive = OpenArchive(str(path), root, reader.index, reader.index_bytes, reader.index_sha256, reader.signature)
-        _open[real] = archive
+        _open[real] = OpenArchive(reader, root)
         try:
-            yield archive
+            yield _open[real]
         finally:
             del _open[real]
 
@@ -164,13 +164,12 @@ def unpack_into(reader: Reader, root: Path) -> None:
     if total > free:
         raise UsageError(f"{reader.name} has {total} bytes unpacked, and {root.parent} has {free} left")
     (root / RUNS).mkdir()
-    for packed, content in reader.files():
+    for packed in reader.index.files:
         place = root / packed.path
         place.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
         with os.fdopen(descriptor, "wb") as file:
-            for block in content:
-                file.write(block)
+            file.writelines(reader.content(packed))
 
 
 def unpack_archive(reader: Reader, output: Path) -> None:

@@ -7,16 +7,15 @@ import json
 import os
 import platform
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from zipfile import ZipFile
 
 import suite
 from suite.bundle.archive import scrubbing
-from suite.bundle.archive.identity import Identities
+from suite.bundle.archive.identity import HOST, USER, Identities
 from suite.bundle.archive.index import (
     INDEX,
     LICENCES,
@@ -33,15 +32,15 @@ from suite.bundle.archive.index import (
 )
 from suite.bundle.archive.signature import sign
 from suite.bundle.archive.zip_file import MOST_BYTES, MOST_FILES, add_file, open_content
-from suite.bundle.drafts import at_work, clear_drafts, draft_of
+from suite.bundle.drafts import draft_folder
 from suite.bundle.evidence import digest_of, digest_of_all, evidence_files
-from suite.bundle.files import DamagedBundle, check_tree, parse_object, sync_folder, writing
-from suite.bundle.imported.store import RECORD, ImportFolder, find_all, verify_import
+from suite.bundle.files import DamagedBundle, check_tree, parse_object, read_text, sync_folder, writing
+from suite.bundle.imported.store import ImportFolder, find_all, identity, verify_import
 from suite.bundle.store import Bundle
 from suite.bundle.verify import Verification, verify_all
-from suite.bundle.walk import STUDY, Place, places
+from suite.bundle.walk import ATTIC, RECORD, STUDY, places
 from suite.spec.base import UsageError
-from suite.spec.foreign import DOCUMENT_BYTES, Unreadable, read_bytes
+from suite.spec.foreign import DOCUMENT_BYTES, read_bytes
 from suite.spec.version import suite_version
 
 _MOST_SBOM_BYTES = 64 << 20
@@ -86,37 +85,23 @@ class _Content:
         stem, end = (path.removesuffix(".json"), ".json") if f"{SUBMITTED}/" in path else (path, "")
         return "/".join(map(self.scrubbed, stem.split("/"))) + end
 
-    def leave_out(self, path: str, reason: str) -> None:
-        self.left_out.append(LeftOut(path=path, reason=self.scrubbed(reason)))
-
-    def add(
-        self,
-        path: str,
-        source: Path,
-        result: Verification,
-        scrub: Callable[[Path, Identities], bool],
-        id_of: Callable[[Path], str],
-    ) -> None:
-        """A bundle or an import that lies in ``source``. ``scrub``: makes a folder the same without identity, and says
-        whether anything is another there; ``id_of``: of the folder that is packed."""
+    def add(self, path: str, run: Bundle, result: Verification) -> None:
         digest, before = result.digest, None
         if self.names is not None:
-            target = self.place / str(len(self.runs)) / source.resolve().name
-            if scrub(target, self.names):
-                digest, before = digest_of(Bundle(target)), result.digest
-            source = target
-        names = [*evidence_files(Bundle(source)), *([] if result.status == "missing record" else [RECORD])]
-        self.files.update({f"{RUNS}/{path}/{name}": source / name for name in names})
-        run = PackedRun(path=path, id=id_of(source), digest=digest, digest_before=before, verified=result.status)
-        self.runs.append(run)
+            clean = type(run)(self.place / str(len(self.runs)) / run.path.resolve().name)
+            if scrubbing.scrub(run, clean.path, self.names, result.status in ("equal", "inconsistent")):
+                digest, before = digest_of(clean), result.digest
+                run = clean
+        names = [*evidence_files(run), *([] if result.status == "missing record" else [RECORD])]
+        self.files.update({f"{RUNS}/{path}/{name}": run.path / name for name in names})
+        self.runs.append(
+            PackedRun(path=path, id=_id_of(run), digest=digest, digest_before=before, verified=result.status)
+        )
 
 
 def pack(folder: Path, output: Path, how: Packing) -> Packed:
-    """Write the bundles at and below ``folder``, with what was submitted from there, to the file ``output``.
-
-    It appears whole or not at all. Raises UsageError.
-    """
-    _require_target(folder, output)
+    """Write the bundles at and below a folder, with what was submitted from there, whole or not at all. Raises
+    UsageError."""
     bundles, imports = find_all([folder])
     if not bundles and not imports:
         raise UsageError(f"no bundle in {folder}")
@@ -132,52 +117,30 @@ def pack(folder: Path, output: Path, how: Packing) -> Packed:
         return _written(output, index, content, how.sign)
 
 
-def _require_target(folder: Path, output: Path) -> None:
-    if output.is_dir():
-        raise UsageError(f"{output} is a folder: name the file to write, as results.suite.zip")
-    if os.path.lexists(output) and not (output.is_file() and not output.is_symlink()):
-        raise UsageError(f"{output} is there and is no regular file")
-    if not output.parent.is_dir():
-        raise UsageError(f"cannot write {output}: there is no folder {output.parent}")
-
-
 def _fill(content: _Content, folder: Path, bundles: list[Bundle], imports: list[ImportFolder], is_bundle: bool) -> None:
     names = content.names
-    checked = [(*each, _reason(*each)) for each in verify_all(bundles, frozenset([folder]))]
-    below = {bundle.path: _below(bundle, folder, is_bundle) for bundle in bundles}
-    logs = [(each, verify_import(each)) for each in imports]
-    documents = [] if is_bundle else [*_submissions(folder), *map(_study, places(folder, STUDY, only_marked=True))]
+    checked: list[tuple[Bundle, Verification]] = [*verify_all(bundles, frozenset([folder]))]
+    checked += [(each, verify_import(each)) for each in imports]
+    found = [(run, result, _below(run, folder, is_bundle), _reason(run, result)) for run, result in checked]
+    documents = [] if is_bundle else list(_documents(folder))
     if names is not None:
-        _learn_machine(names)
-        for bundle in (bundle for bundle, _, reason in checked if reason is None):
-            names.leave(bundle.manifest().run.id)
-            scrubbing.learn_bundle(bundle, names)
-            names.learn(below[bundle.path])
-        for each, result in logs:
-            if result.status != "damaged":
-                scrubbing.learn_import(each, names)
+        names.learn_as(HOST, platform.node())  # whose name may stand where nothing tells that it is one, as the user's
+        with suppress(KeyError, OSError):  # a user without a name
+            names.learn_as(USER, getpass.getuser())
+        for run, _, below, reason in found:
+            if reason is None:
+                names.leave(_id_of(run))
+                scrubbing.learn_run(run, names)
+                names.learn(below)
         for path, body in documents:
             names.leave(Path(path).stem)
             scrubbing.learn_json(body, names)
-    for bundle, result, reason in checked:
-        path = content.scrubbed_path(below[bundle.path])
+    for run, result, below, reason in found:
+        path = content.scrubbed_path(below)
         if reason is None:
-            scrub = partial(scrubbing.scrub_bundle, bundle, is_sound=result.status in ("equal", "inconsistent"))
-            content.add(path, bundle.path, result, scrub, lambda place: Bundle(place).manifest().run.id)
+            content.add(path, run, result)
         else:
-            content.leave_out(path, reason)
-    for each, result in logs:
-        path = content.scrubbed_path(each.id if is_bundle else Path(os.path.relpath(each.path, folder)).as_posix())
-        if result.status == "damaged":
-            content.leave_out(path, f"damaged: {result.differences[0]}")
-        else:
-            content.add(
-                path,
-                each.path,
-                result,
-                partial(scrubbing.scrub_import, each),
-                lambda place: ImportFolder(place).derived().id,
-            )
+            content.left_out.append(LeftOut(path=path, reason=content.scrubbed(reason)))
     for path, body in documents:
         clean = body if names is None else scrubbing.scrub_json(body, names)
         text = json.dumps(clean, indent=2, allow_nan=False) + "\n"
@@ -186,55 +149,46 @@ def _fill(content: _Content, folder: Path, bundles: list[Bundle], imports: list[
         raise UsageError(f"no bundle of {folder} can be packed: {content.left_out[0].reason}")
 
 
-def _reason(bundle: Bundle, result: Verification) -> str | None:
-    """Why a bundle is not packed; null where it is."""
+def _reason(run: Bundle, result: Verification) -> str | None:
+    """Why a run is not packed; null where it is."""
     if result.status == "damaged":
         return f"damaged: {result.differences[0]}"
-    return "is still being run" if bundle.running() else None
+    return "is still being run" if run.running() else None
 
 
-def _below(bundle: Bundle, folder: Path, is_bundle: bool) -> str:
-    """Where it lies below the folder, with slashes; of a folder that is the bundle, its run's id."""
+def _id_of(run: Bundle) -> str:
+    return identity(run.asked()) if isinstance(run, ImportFolder) else run.manifest().run.id
+
+
+def _below(run: Bundle, folder: Path, is_bundle: bool) -> str:
+    """Where it lies below the folder, with slashes; of a folder that is the run, its id."""
     if not is_bundle:
-        return Path(os.path.relpath(bundle.path, folder)).as_posix()
+        return Path(os.path.relpath(run.path, folder)).as_posix()
     try:
-        return bundle.manifest().run.id
+        return _id_of(run)
     except DamagedBundle:
-        return bundle.path.resolve().name
+        return run.path.resolve().name
 
 
-def _learn_machine(names: Identities) -> None:
-    """This machine and this user, whose names may stand where nothing tells that they are names."""
-    names.learn_host(platform.node())
-    with suppress(KeyError, OSError):  # a user without a name
-        names.learn_user(getpass.getuser())
-
-
-def _submissions(folder: Path) -> Iterator[tuple[str, dict]]:
-    """What was handed to a cluster from the folder and those below it, by its path."""
+def _documents(folder: Path) -> Iterator[tuple[str, dict]]:
+    """What was handed to a cluster from the folder and those below it, and studies there, by their paths."""
     for root, folders, _ in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith(".") and name != "attic")
-        found = Path(root, SUBMITTED)
-        if not found.is_dir() or found.is_symlink():
-            continue
-        for file in sorted(found.glob("*.json")):
-            name = file.relative_to(folder).as_posix()
-            if not file.name.startswith("."):
-                yield name, _document(file, name, "submission")
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and name != ATTIC)
+        if not Path(root, SUBMITTED).is_symlink():
+            for file in sorted(Path(root, SUBMITTED).glob("[!.]*.json")):
+                yield _document(file, folder, "submission")
+    for place in places(folder, STUDY, only_marked=True):
+        yield _document(Path(place.path, STUDY), folder, "study")
 
 
-def _study(place: Place) -> tuple[str, dict]:
-    name = Path(place.below, STUDY).as_posix()
-    return name, _document(Path(place.path, STUDY), name, "study")
-
-
-def _document(file: Path, name: str, kind: str) -> dict:
+def _document(file: Path, folder: Path, kind: str) -> tuple[str, dict]:
+    name = Path(os.path.relpath(file, folder)).as_posix()
     try:
-        body = parse_object(read_bytes(file, name, DOCUMENT_BYTES).decode(), name)
+        body = parse_object(read_text(file, name), name)
         check_tree(body, name)
-    except (DamagedBundle, Unreadable, UnicodeDecodeError) as error:
+    except DamagedBundle as error:
         raise UsageError(f"{file} is no {kind}: {error}") from error
-    return body
+    return name, body
 
 
 def _own_licence() -> bytes:
@@ -252,13 +206,11 @@ def _sboms(paths: Sequence[Path]) -> dict[str, bytes]:
     """Raises UsageError for what is no CycloneDX list."""
     found = _named(paths, SBOMS, _MOST_SBOM_BYTES)
     for path, data in found.items():
-        name = path.partition("/")[2]
-        try:
-            body = parse_object(data.decode(), name)
-        except (DamagedBundle, UnicodeDecodeError) as error:
-            raise UsageError(f"{name} is no list of components: {error}") from error
+        body = {}
+        with suppress(DamagedBundle):
+            body = parse_object(data.decode(errors="replace"), path)
         if body.get("bomFormat") != "CycloneDX":
-            raise UsageError(f"{name} is no CycloneDX list, as suite images check --sbom writes it")
+            raise UsageError(f"{path} is no CycloneDX list of components, as suite images check --sbom writes it")
     return found
 
 
@@ -277,11 +229,11 @@ def _named(paths: Sequence[Path], folder: str, most: int) -> dict[str, bytes]:
 
 def _index(content: _Content, is_bundle: bool) -> Index:
     require_names(content.files, "the folder")
-    if len(content.files) > MOST_FILES - 2:
-        raise UsageError(f"{len(content.files)} files are more than the {MOST_FILES} of one archive: pack fewer runs")
     files = tuple(_described(path, content.files[path]) for path in sorted(content.files, key=str.encode))
-    if sum(file.bytes for file in files) > MOST_BYTES:
-        raise UsageError(f"the runs are larger than the {MOST_BYTES} bytes of one archive: pack fewer runs")
+    total = sum(file.bytes for file in files)
+    if len(files) > MOST_FILES - 2 or total > MOST_BYTES:
+        most = f"the {MOST_FILES} and {MOST_BYTES} of one archive"
+        raise UsageError(f"{len(files)} files of {total} bytes are more than {most}: pack fewer runs")
     digests = [run.digest for run in content.runs if run.digest is not None]
     return Index(
         suite_version=suite_version(),
@@ -306,12 +258,10 @@ def _described(path: str, content: Path | bytes) -> PackedFile:
 def _written(output: Path, index: Index, content: _Content, key: Path | None) -> Packed:
     data = written_index(index)
     signature = None if key is None else sign(data, key)
-    draft = draft_of(output)
     with writing(output):
-        try:
-            clear_drafts(output.parent, (output.name,))
-            draft.unlink(missing_ok=True)
-            with draft.open("xb") as file, at_work(draft):
+        with draft_folder(output) as folder:
+            draft = folder / INDEX
+            with draft.open("xb") as file:
                 with ZipFile(file, "w") as archive:
                     add_file(archive, INDEX, data)
                     if signature is not None:
@@ -322,7 +272,6 @@ def _written(output: Path, index: Index, content: _Content, key: Path | None) ->
                 os.fsync(file.fileno())
                 size = file.tell()
             draft.replace(output)
-        finally:
-            draft.unlink(missing_ok=True)
+            folder.rmdir()
         sync_folder(output.parent)
     return Packed(index, hashlib.sha256(data).hexdigest(), size, signature is not None)

@@ -17,9 +17,9 @@ from suite.bundle.files import DamagedBundle, first_line, open_plain, parse_obje
 from suite.bundle.imported.derive import derive
 from suite.bundle.imported.record import Import
 from suite.bundle.imported.steps import MOST_LOG_BYTES, UnusableLog
-from suite.bundle.imported.store import IMPORT, LOG, ImportFolder, identity, log_facts, write_import
+from suite.bundle.imported.store import IMPORT, LOG, ImportFolder, identity, log_facts
 from suite.bundle.store import Bundle, written
-from suite.bundle.verify import examined
+from suite.bundle.verify import differences, examined
 from suite.bundle.walk import MANIFEST, RECORD
 from suite.spec.base import UsageError
 from suite.spec.foreign import LINE_BYTES
@@ -44,21 +44,16 @@ _IMAGES = ("reference", "image")
 _PACKED = ".gz"
 
 
-def learn_bundle(bundle: Bundle, names: Identities) -> None:
+def learn_run(run: Bundle, names: Identities) -> None:
     """Gather the names that its files tell as those of hosts, users and containers. Raises DamagedBundle."""
-    for name in evidence_files(bundle):
-        learn_file(bundle.path / name, name, names)
-    names.learn(str(bundle.path.name))
-
-
-def learn_file(path: Path, name: str, names: Identities) -> None:
-    """The same of one file, which messages call ``name``. Raises DamagedBundle."""
-    with _scrubbable(name):
-        for value, raw in _contents(path, name):
-            if value is None:
-                names.learn(_plain(raw))
-            else:
-                learn_json(value, names)
+    for name in evidence_files(run):
+        with _scrubbable(name):
+            for value, raw in _contents(run.path / name, name):
+                if value is None:
+                    names.learn(_plain(raw))
+                else:
+                    learn_json(value, names)
+    names.learn(run.path.name)
 
 
 def learn_json(value: Any, names: Identities, key: str = "") -> None:
@@ -72,12 +67,8 @@ def learn_json(value: Any, names: Identities, key: str = "") -> None:
             learn_json(inner, names, key)
     elif isinstance(value, str):
         kind = _kind(key, value)
-        if kind == HOST:
-            names.learn_host(value)
-        elif kind == USER:
-            names.learn_user(value)
-        elif kind == CONTAINER:
-            names.learn_container(value)
+        if kind in _KINDS:
+            names.learn_as(kind, value)
         elif key in _IMAGES and re.match(r"[\w-]+[.:][\w.:-]*/", value):
             names.learn(f"https://{value}")
         names.learn(value)
@@ -112,53 +103,43 @@ def _kind(key: str, value: str) -> str | None:
 
 def require_free_of_identity(bundle: Bundle, names: Identities) -> None:
     """Raises UsageError where the manifest, which stays as it is, holds any: its hash binds it."""
-    for where, before in _texts(parse_object(bundle.manifest_text(), MANIFEST), ""):
-        key = where.rpartition(".")[2]
-        after = scrub_json(before, names, key, versions=where.startswith("stack."))
-        if after != before:
-            raise UsageError(
-                f"{bundle.path}: {where} of its manifest tells who or where ({ascii(before)[:80]} would become "
-                f"{ascii(after)[:80]}), and the manifest's hash binds it: let that word stay with --keep, or pack with "
-                "--keep-identity"
-            )
+    manifest = parse_object(bundle.manifest_text(), MANIFEST)
+    for line in differences(manifest, scrub_json(manifest, names)):
+        where, _, values = line.partition(": stored ")
+        before, _, after = values.partition(", derived ")
+        raise UsageError(
+            f"{bundle.path}: {where} of its manifest tells who or where ({before} would become {after}), and the "
+            "manifest's hash binds it: let that word stay with --keep, or pack with --keep-identity"
+        )
 
 
-def _texts(value: Any, where: str) -> Iterator[tuple[str, str]]:
-    """Every text, and every name of a field, with the path to it."""
-    if isinstance(value, dict):
-        for name, inner in value.items():
-            path = f"{where}.{name}" if where else name
-            yield path, name
-            yield from _texts(inner, path)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _texts(inner, where)
-    elif isinstance(value, str):
-        yield where, value
-
-
-def scrub_bundle(bundle: Bundle, target: Path, names: Identities, is_sound: bool) -> bool:
-    """Make ``target`` the bundle without identity; whether anything in it is another.
+def scrub(run: Bundle, target: Path, names: Identities, is_sound: bool) -> bool:
+    """Make ``target`` a bundle or an import without identity, where it is another; whether it is.
 
     ``is_sound``: its stored record is what its evidence gives, so that it is derived again; any other is scrubbed as
     it is, and stays as wrong as it was. Raises DamagedBundle, and UsageError where it cannot be.
     """
+    target.mkdir(parents=True)
+    if isinstance(run, ImportFolder):
+        return _scrub_import(run, target, names)
+    return _scrub_bundle(run, target, names, is_sound)
+
+
+def _scrub_bundle(bundle: Bundle, target: Path, names: Identities, is_sound: bool) -> bool:
     require_free_of_identity(bundle, names)
     changed = False
-    target.mkdir(parents=True)
     (target / MANIFEST).write_text(bundle.manifest_text(), encoding="utf-8")
     for name in evidence_files(bundle):
         if name != MANIFEST:
             known = "/".join(map(names.scrub, name.split("/")))
             (target / known).parent.mkdir(parents=True, exist_ok=True)
-            changed |= scrub_file(bundle.path / name, name, target / known, names) or known != name
+            changed |= _scrub_file(bundle.path / name, name, target / known, names) or known != name
     text, place = bundle.record_text(), target / RECORD
     if text is None:
         return changed
     stored = parse_object(text, RECORD)
     scrubbed = scrub_json(stored, names)
     if not changed and scrubbed == stored:
-        place.write_text(text, encoding="utf-8")
         return False
     place.write_text(json.dumps(scrubbed, indent=2, allow_nan=False) + "\n", encoding="utf-8")
     if is_sound:
@@ -170,13 +151,39 @@ def scrub_bundle(bundle: Bundle, target: Path, names: Identities, is_sound: bool
     return True
 
 
-def scrub_file(source: Path, name: str, target: Path, names: Identities) -> bool:
+def _scrub_import(folder: ImportFolder, target: Path, names: Identities) -> bool:
+    asked, before = folder.asked(), folder.derived()
+    changed = _scrub_file(folder.path / LOG, LOG, target / LOG, names)
+    told = asked.told.model_dump(mode="json")
+    known = scrub_json(told, names)
+    if not changed and known == told:
+        return False
+    data = read_bytes(target / LOG, LOG, MOST_LOG_BYTES)
+    facts = log_facts(data, asked.log.sha256_before or asked.log.sha256)
+    try:
+        clean = Import.model_validate({**asked.model_dump(by_alias=True), "told": known, "log": facts})
+        after = derive(identity(clean), clean, data)
+    except (ValidationError, UnusableLog) as error:
+        why = first_line(error) if isinstance(error, ValidationError) else str(error)
+        raise _changed(folder.path, f"what its log gives ({why[:200]})") from error
+    same = {"id": before.id, "told": before.told, "log": before.log, "notes": before.notes}
+    if after.model_copy(update=same) != before:
+        raise _changed(folder.path, "the figures of its log")
+    (target / IMPORT).write_text(written(clean), encoding="utf-8")
+    (target / RECORD).write_text(written(after), encoding="utf-8")
+    return True
+
+
+def _scrub_file(source: Path, name: str, target: Path, names: Identities) -> bool:
     """Write a file without identity; whether it is another than it was. Raises DamagedBundle."""
     changed = name.endswith(_PACKED)  # its bytes are others already without its time
-    with target.open("xb") as plain, _packing(plain, name) as file, _scrubbable(name):
+    with target.open("xb") as plain, _packing(plain, name, "wb") as file, _scrubbable(name):
         for value, raw in _contents(source, name):
             if value is None:
-                after = _scrubbed_line(raw, names)
+                # where something is scrubbed colours and zero bytes go too: a name may lie around them
+                text = _plain(raw)
+                scrubbed = names.scrub(text)
+                after = raw if scrubbed == text else scrubbed.encode(errors="surrogateescape")
             else:
                 clean = scrub_json(value, names)
                 after = raw if clean == value else _written(clean, name)
@@ -194,6 +201,8 @@ def _scrubbable(name: str) -> Iterator[None]:
         raise
     except (RecursionError, ValueError) as error:
         raise DamagedBundle(f"{name} cannot be scrubbed: it is nested too deeply, or has too large a number") from error
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise DamagedBundle(f"{name} cannot be unpacked, and so not be scrubbed: {error}") from error
 
 
 def _written(value: Any, name: str) -> bytes:
@@ -209,7 +218,8 @@ def _contents(path: Path, name: str) -> Iterator[tuple[dict[str, Any] | None, by
         yield _parsed(raw), raw
         return
     in_lines, left = name.endswith(".jsonl"), _MOST_FILE_BYTES
-    with _unpacked(path, name) as file:
+    # of a file that is packed, such as a trace of a profile, what is in it
+    with open_plain(path, name, _MOST_FILE_BYTES) as plain, _packing(plain, name, "rb") as file:
         while line := file.readline(_LONGEST_LINE):
             left -= len(line)
             if left < 0:
@@ -219,23 +229,9 @@ def _contents(path: Path, name: str) -> Iterator[tuple[dict[str, Any] | None, by
             yield _parsed(line) if in_lines else None, line
 
 
-@contextmanager
-def _unpacked(path: Path, name: str) -> Iterator[IO[bytes] | gzip.GzipFile]:
-    """What is in a file, of one packed by gzip what is in that, such as a trace of a profile. Raises DamagedBundle."""
-    with open_plain(path, name, _MOST_FILE_BYTES) as file:
-        if not name.endswith(_PACKED):
-            yield file
-            return
-        try:
-            with gzip.GzipFile(fileobj=file) as inner:
-                yield inner
-        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-            raise DamagedBundle(f"{name} cannot be unpacked, and so not be scrubbed: {error}") from error
-
-
-def _packing(file: IO[bytes], name: str) -> AbstractContextManager[IO[bytes] | gzip.GzipFile]:
-    """Where the contents of that file go: without the name and the time that gzip would add."""
-    return gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) if name.endswith(_PACKED) else nullcontext(file)
+def _packing(file: IO[bytes], name: str, mode: str) -> AbstractContextManager[IO[bytes] | gzip.GzipFile]:
+    """Where the contents of that file are: without the name and the time that gzip would add."""
+    return gzip.GzipFile(filename="", mode=mode, fileobj=file, mtime=0) if name.endswith(_PACKED) else nullcontext(file)
 
 
 def _parsed(raw: bytes) -> dict[str, Any] | None:
@@ -246,51 +242,8 @@ def _parsed(raw: bytes) -> dict[str, Any] | None:
         return None
 
 
-def _scrubbed_line(line: bytes, names: Identities) -> bytes:
-    """As it is where nothing is to be scrubbed. Else colours and zero bytes go too: a name may lie around them."""
-    text = _plain(line)
-    clean = names.scrub(text)
-    return line if clean == text else clean.encode(errors="surrogateescape")
-
-
 def _plain(line: bytes) -> str:
     return _COLOUR.sub(b"", line.replace(b"\0", b"")).decode(errors="surrogateescape")
-
-
-def learn_import(folder: ImportFolder, names: Identities) -> None:
-    """Gather the names that its files tell. Raises DamagedBundle."""
-    for name in (IMPORT, LOG):
-        learn_file(folder.path / name, name, names)
-    names.leave(folder.id)
-
-
-def scrub_import(folder: ImportFolder, target: Path, names: Identities) -> bool:
-    """Make ``target`` the import without identity; whether anything in it is another.
-
-    Raises DamagedBundle, and UsageError where its figures would change.
-    """
-    asked, before = folder.asked(), folder.derived()
-    target.mkdir(parents=True)
-    scratch = target.with_name(f"{target.name}.{LOG}")
-    scrub_file(folder.path / LOG, LOG, scratch, names)
-    data = read_bytes(scratch, LOG, MOST_LOG_BYTES)
-    known = scrub_json(asked.told.model_dump(mode="json"), names)
-    if log_facts(data).sha256 == asked.log.sha256 and known == asked.told.model_dump(mode="json"):
-        write_import(target, asked, data, before)
-        return False
-    facts = log_facts(data, asked.log.sha256_before or asked.log.sha256)
-    try:
-        clean = Import.model_validate({**asked.model_dump(by_alias=True), "told": known, "log": facts})
-        after = derive(identity(clean), clean, data)
-    except ValidationError as error:
-        raise _changed(folder.path, f"what is told of its log ({first_line(error)})") from error
-    except UnusableLog as error:
-        raise _changed(folder.path, f"what its log gives ({str(error)[:200]})") from error
-    same = {"id": before.id, "told": before.told, "log": before.log, "notes": before.notes}
-    if after.model_copy(update=same) != before:
-        raise _changed(folder.path, "the figures of its log")
-    write_import(target, clean, data, after)
-    return True
 
 
 def _changed(path: Path, what: str) -> UsageError:

@@ -14,7 +14,6 @@ from suite.spec.foreign import read_bytes
 #: What a signature is for: one made for mail or for a commit does not fit.
 NAMESPACE = "suite-archive"
 _CHECK_SECONDS, _SIGN_SECONDS, _LONGEST = 60.0, 600.0, 64 << 10
-_BEGINS = b"-----BEGIN SSH SIGNATURE-----"
 _KEY = re.compile(r"with ([A-Z0-9-]{2,30}) key (SHA256:[A-Za-z0-9+/]{43})")
 
 Outcome = Literal["signed", "signer not known", "signer not checked", "not signed", "bad signature"]
@@ -41,17 +40,14 @@ class Signature(Frozen):
 
 
 def sign(data: bytes, key: Path) -> bytes:
-    """The signature of ``data`` by a private key, or by a public one whose private half an agent has.
-
-    Raises UsageError where it cannot be made.
-    """
+    """By a private key, or by a public one whose private half an agent has. Raises UsageError."""
     if not key.is_file():
         raise UsageError(f"{key} is no key: name the file of an SSH key, as ~/.ssh/id_ed25519")
     with tempfile.TemporaryDirectory(prefix="suite-signature-") as place:
         content = Path(place, "index")
         content.write_bytes(data)
         command = ["ssh-keygen", "-q", "-Y", "sign", "-f", os.path.abspath(key), "-n", NAMESPACE, str(content)]
-        done = _done(command, None, _SIGN_SECONDS)
+        done = _done(command, _SIGN_SECONDS)  # a key may ask for a word
         made = content.with_name("index.sig")
         if done.returncode != 0 or not made.is_file():
             lines = [line for line in done.stderr.decode(errors="replace").splitlines() if line.strip()]
@@ -61,23 +57,19 @@ def sign(data: bytes, key: Path) -> bytes:
 
 
 def check(data: bytes, signature: bytes | None, allowed: Path | None = None) -> Signature:
-    """Whether a signature is of ``data``, and whose, by a file of allowed signers (as ``git`` and ``ssh-keygen`` use).
-
-    Raises UsageError where ssh-keygen or that file is not there.
-    """
+    """Whether a signature is of ``data``, and whose, by a file of allowed signers. Raises UsageError where that or
+    ssh-keygen is not there."""
     if allowed is not None and not allowed.is_file():
         raise UsageError(f"{allowed} is no file of allowed signers (a line each: NAME ssh-ed25519 KEY)")
     if signature is None:
         return Signature(outcome="not signed")
-    if not signature.startswith(_BEGINS):
-        return Signature(outcome="bad signature")
     with tempfile.TemporaryDirectory(prefix="suite-signature-") as place:
         file = Path(place, "index.sig")
         file.write_bytes(signature)
         about = ["-n", NAMESPACE, "-s", str(file)]
         if allowed is None and shutil.which("ssh-keygen") is None:
             return Signature(outcome="signer not checked")
-        done = _done(["ssh-keygen", "-Y", "check-novalidate", *about], data)
+        done = _done(["ssh-keygen", "-Y", "check-novalidate", *about], input=data)
         found = _KEY.search(done.stdout.decode(errors="replace"))
         if done.returncode != 0 or found is None:
             return Signature(outcome="bad signature")
@@ -85,23 +77,19 @@ def check(data: bytes, signature: bytes | None, allowed: Path | None = None) -> 
         if allowed is None:
             return Signature(outcome="signer not checked", key=key)
         signers = os.path.abspath(allowed)
-        done = _done(["ssh-keygen", "-Y", "find-principals", "-f", signers, "-s", str(file)], None)
+        done = _done(["ssh-keygen", "-Y", "find-principals", "-f", signers, "-s", str(file)], input=b"")
         for signer in done.stdout.decode(errors="replace").splitlines() if done.returncode == 0 else ():
-            checked = _done(["ssh-keygen", "-Y", "verify", "-f", signers, "-I", signer, *about], data)
+            checked = _done(["ssh-keygen", "-Y", "verify", "-f", signers, "-I", signer, *about], input=data)
             if checked.returncode == 0:
                 return Signature(outcome="signed", signer=signer, key=key)
         return Signature(outcome="signer not known", key=key)
 
 
-def _done(
-    command: list[str], data: bytes | None, seconds: float = _CHECK_SECONDS
-) -> subprocess.CompletedProcess[bytes]:
+def _done(command: list[str], seconds: float = _CHECK_SECONDS, **given: bytes) -> subprocess.CompletedProcess[bytes]:
     """Raises UsageError where it cannot be run or does not end."""
-    nothing = None if data is not None or seconds == _SIGN_SECONDS else subprocess.DEVNULL  # a key may ask for a word
+    plain = {**os.environ, "LC_ALL": "C"}
     try:
-        return subprocess.run(
-            command, input=data, stdin=nothing, capture_output=True, timeout=seconds, env={**os.environ, "LC_ALL": "C"}
-        )
+        return subprocess.run(command, capture_output=True, timeout=seconds, env=plain, **given)  # type: ignore
     except FileNotFoundError as error:
         raise UsageError("signatures need ssh-keygen, which is not here: install OpenSSH's client") from error
     except subprocess.TimeoutExpired as error:

@@ -1,8 +1,8 @@
 """Archives as ZIP files of one narrow form: the same bytes for the same content, and nothing in them but files.
 
 The form is what ``ZipFile`` writes of regular files without comments and padding. A file in any other form was not
-written by `suite pack`, and is refused before anything of it is unpacked: every byte belongs to one entry or to the
-directory at the end, so that nothing can hide between entries or be read in two ways.
+written by `suite pack`, and is refused before anything of it is unpacked: every byte but those of files' contents is
+the one that would be written again, so that nothing can hide between entries or be read in two ways.
 """
 
 import hashlib
@@ -13,10 +13,11 @@ import stat
 import struct
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, BinaryIO
+from typing import BinaryIO
 
 from suite.bundle.archive.index import (
     INDEX,
@@ -39,23 +40,25 @@ _MOST_DIRECTORY_BYTES = 96 << 20
 MOST_RATIO, _LONG_BYTES = 200, 1 << 20
 _BLOCK_BYTES = 1 << 18
 _TIME = (1980, 1, 1, 0, 0, 0)
-_UTF8, _ZIP64 = 0x800, 1
-_END, _END_64, _LOCATOR = struct.Struct("<4s4H2LH"), struct.Struct("<4sQ2H2L4Q"), struct.Struct("<4sLQL")
-_LOCAL = struct.Struct("<4s5H3L2H")
 _BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, struct.error, ValueError)
 
 
 def add_file(archive: zipfile.ZipFile, name: str, content: bytes | Path) -> None:
     """Bytes, or a regular file as it is now, with the same time and permissions as any. What packs so well that a
     reader would take it for a bomb is stored. Raises as ``open_content``."""
-    info = zipfile.ZipInfo(name, _TIME)
-    info.create_system, info.external_attr = 3, (stat.S_IFREG | 0o644) << 16
+    info = _entry(name)
     with open_content(content, name) as source:
         info.file_size = source.seek(0, os.SEEK_END)
         info.compress_type = zipfile.ZIP_STORED if _is_too_even(source, info.file_size) else zipfile.ZIP_DEFLATED
         source.seek(0)
         with archive.open(info, "w") as target:
             shutil.copyfileobj(source, target, _BLOCK_BYTES)
+
+
+def _entry(name: str) -> zipfile.ZipInfo:
+    info = zipfile.ZipInfo(name, _TIME)
+    info.create_system, info.external_attr = 3, (stat.S_IFREG | 0o644) << 16
+    return info
 
 
 def open_content(content: bytes | Path, name: str) -> BinaryIO:
@@ -73,40 +76,52 @@ def _is_too_even(source: BinaryIO, size: int) -> bool:
     return size > (packed + len(packer.flush())) * MOST_RATIO // 2
 
 
+class _Bounded(io.BufferedReader):
+    """A file of which nothing is read at once that is longer than any directory."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if size is not None and size > _MOST_DIRECTORY_BYTES:
+            raise zipfile.BadZipFile(f"its directory has more than the {_MOST_DIRECTORY_BYTES} bytes that are read")
+        return super().read(size)
+
+
+class _Tail(io.BytesIO):
+    """What stands in a file from a place on."""
+
+    def __init__(self, start: int) -> None:
+        super().__init__()
+        self._start = start
+
+    def tell(self) -> int:
+        return self._start + super().tell()
+
+    def seek(self, place: int, whence: int = 0, /) -> int:
+        return super().seek(place - self._start, whence)
+
+
 class Reader:
     """An archive that is open: its index, and its files where they fit the index."""
 
     def __init__(self, file: BinaryIO, name: str) -> None:
         """``name``: what messages call it. Raises UnsafeArchive."""
-        self._file, self.name = file, name
-        self.size = file.seek(0, 2)
+        self._file, self.name = _Bounded(io.FileIO(file.fileno(), closefd=False)), name
         with self._refusing():
-            count = _require_whole(file, self.size, name)
-            self._zip = zipfile.ZipFile(file)
-            self._entries = {info.filename: info for info in self._zip.infolist()}
-            if len(self._entries) != count or len(self._zip.infolist()) != count:
-                raise UnsafeArchive(f"{name} holds a name twice")
-            self._check_entries()
+            self._zip = zipfile.ZipFile(self._file)
+            self._check_form()
             self.index_bytes = self._small(INDEX, INDEX_BYTES)
-            self.signature = self._small(SIGNATURE, SIGNATURE_BYTES) if SIGNATURE in self._entries else None
+            self.signature = self._small(SIGNATURE, SIGNATURE_BYTES) if SIGNATURE in self._zip.namelist() else None
         self.index: Index = parse_index(self.index_bytes, name)
-        self._check_index()
+        self.index_sha256 = hashlib.sha256(self.index_bytes).hexdigest()
+        listed = Counter((packed.path, packed.bytes) for packed in self.index.files)
+        found = {(info.filename, info.file_size) for info in self._zip.infolist()}
+        listed.subtract(one for one in found if one[0] not in (INDEX, SIGNATURE))
+        for path, _ in sorted(one for one, count in listed.items() if count):
+            raise UnsafeArchive(f"{name}: {shown_name(path)} is not what the index says")
 
-    @property
-    def index_sha256(self) -> str:
-        return hashlib.sha256(self.index_bytes).hexdigest()
-
-    def files(self) -> Iterator[tuple[PackedFile, Iterator[bytes]]]:
-        """Each file with its content, a block at a time, which must be read to its end before the next.
-
-        Raises UnsafeArchive there where content is not what the index says.
-        """
-        for packed in self.index.files:
-            yield packed, self._content(packed)
-
-    def _content(self, packed: PackedFile) -> Iterator[bytes]:
+    def content(self, packed: PackedFile) -> Iterator[bytes]:
+        """Of a file, a block at a time. Raises UnsafeArchive where it is not what the index says."""
         found, left = hashlib.sha256(), packed.bytes
-        with self._refusing(), self._zip.open(self._entries[packed.path]) as source:
+        with self._refusing(), self._zip.open(packed.path) as source:
             while data := source.read(_BLOCK_BYTES):
                 found.update(data)
                 left -= len(data)
@@ -117,49 +132,45 @@ class Reader:
             raise UnsafeArchive(f"{self.name}: {shown_name(packed.path)} is not what the index says")
 
     def _small(self, name: str, most: int) -> bytes:
-        info = self._entries.get(name)
-        if info is None:
+        if name not in self._zip.namelist():
             raise UnsafeArchive(f"{self.name} has no {INDEX}: it is no archive of suite pack")
-        if info.file_size > most:
-            raise UnsafeArchive(f"{self.name}: {name} has {info.file_size} bytes, more than the {most} that are read")
-        return self._zip.read(info)
+        size = self._zip.getinfo(name).file_size
+        if size > most:
+            raise UnsafeArchive(f"{self.name}: {name} has {size} bytes, more than the {most} that are read")
+        return self._zip.read(name)
 
-    def _check_entries(self) -> None:
-        """Regular files, at their place, of a size that can be."""
-        infos, total, at = self._zip.infolist(), 0, 0
+    def _check_form(self) -> None:
+        """Regular files of a size that can be, one after the other, and their directory, all as they are written."""
+        infos, own, at = self._zip.infolist(), [], 0
         require_names((info.orig_filename for info in infos), self.name)
-        for info in sorted(infos, key=lambda each: each.header_offset):
-            wrong = _wrong_entry(info)
-            if wrong is not None:
-                raise UnsafeArchive(f"{self.name}: {shown_name(info.filename)} {wrong}")
-            at = self._end_of(info, at)
-            total += info.file_size
-        if at != self._zip.start_dir:
-            raise UnsafeArchive(f"{self.name} holds bytes that belong to none of its files")
-        if total > MOST_BYTES:
-            raise UnsafeArchive(f"{self.name} would unpack to {total} bytes, more than the {MOST_BYTES} that are read")
-
-    def _end_of(self, info: zipfile.ZipInfo, at: int) -> int:
-        """Where the entry at ``at`` ends, by its own header, which must be what the directory says."""
+        for info in infos:
+            if info.file_size > min(MOST_FILE_BYTES, max(_LONG_BYTES, MOST_RATIO * info.compress_size)):
+                why = f"would unpack to {info.file_size} bytes from {info.compress_size}: it is taken for a bomb"
+                raise UnsafeArchive(f"{self.name}: {shown_name(info.filename)} {why}")
+            known = _entry(info.orig_filename)
+            known.CRC, known.compress_type, known.header_offset = info.CRC, info.compress_type, at
+            known.compress_size, known.file_size = info.compress_size, info.file_size
+            head = known.FileHeader()
+            self._file.seek(at)
+            is_packed = info.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+            is_regular = info.external_attr == known.external_attr and info.header_offset == at
+            if not (is_packed and is_regular and self._file.read(len(head)) == head):
+                why = "is not a regular file in the form that suite pack writes"
+                raise UnsafeArchive(f"{self.name}: {shown_name(info.filename)} {why}")
+            own.append(known)
+            at += len(head) + info.compress_size
+        tail = _Tail(at)
+        with zipfile.ZipFile(tail, "w") as written:
+            written.filelist += own
         self._file.seek(at)
-        head = _LOCAL.unpack(self._file.read(_LOCAL.size))
-        named, extra = self._file.read(head[9]), head[10]
-        known = (head[0], head[2], head[3], head[6], head[7], head[8])
-        said = (b"PK\3\4", info.flag_bits, info.compress_type, info.CRC, info.compress_size, info.file_size)
-        if info.header_offset != at or extra or known != said or named != info.orig_filename.encode():
-            raise UnsafeArchive(f"{self.name}: {shown_name(info.filename)} is told in two ways, or overlaps another")
-        return at + _LOCAL.size + head[9] + info.compress_size
-
-    def _check_index(self) -> None:
-        sizes = {file.path: file.bytes for file in self.index.files}
-        there = self._entries.keys() - {INDEX, SIGNATURE}
-        for foreign in sorted(there - sizes.keys()):
-            raise UnsafeArchive(f"{self.name} holds {shown_name(foreign)}, which its index does not name")
-        for gone in sorted(sizes.keys() - there):
-            raise UnsafeArchive(f"{self.name} has no {shown_name(gone)}, which its index names")
-        for path, size in sizes.items():
-            if self._entries[path].file_size != size:
-                raise UnsafeArchive(f"{self.name}: {shown_name(path)} is not what the index says")
+        if self._file.read(len(tail.getvalue()) + 1) != tail.getvalue():
+            raise UnsafeArchive(f"{self.name} is no archive of suite pack, or damaged: it does not end as one")
+        total = sum(info.file_size for info in infos)
+        if len(infos) > MOST_FILES or total > MOST_BYTES:
+            raise UnsafeArchive(
+                f"{self.name} holds {len(infos)} files of {total} bytes, more than the {MOST_FILES} and {MOST_BYTES} "
+                "that are read"
+            )
 
     @contextmanager
     def _refusing(self) -> Iterator[None]:
@@ -170,58 +181,3 @@ class Reader:
         except _BROKEN as error:
             why = " ".join(str(error).split())[:120]
             raise UnsafeArchive(f"{self.name} is no archive of suite pack, or damaged: {why}") from error
-
-
-def _require_whole(file: BinaryIO, size: int, name: str) -> int:
-    """How many entries the directory has, which ends the file. Raises UnsafeArchive before anything large is read."""
-    cut = UnsafeArchive(f"{name} is no archive of suite pack, or was cut short: it does not end as one")
-    if size < _END.size:
-        raise UnsafeArchive(f"{name} is no archive of suite pack: it has {size} bytes")
-    end = size - _END.size
-    mark, disk, first, here, count, length, offset, comment = _END.unpack(_at(file, end, _END.size))
-    if mark != b"PK\5\6" or disk or first or here != count or comment:
-        raise cut
-    if 0xFFFF in (count, here) or 0xFFFFFFFF in (length, offset):
-        if end < _LOCATOR.size + _END_64.size:
-            raise cut
-        mark, _, end_64, _ = _LOCATOR.unpack(_at(file, end - _LOCATOR.size, _LOCATOR.size))
-        end -= _LOCATOR.size + _END_64.size
-        found = _END_64.unpack(_at(file, end, _END_64.size))
-        count, length, offset = found[7], found[8], found[9]
-        if mark != b"PK\6\7" or end_64 != end or found[0] != b"PK\6\6" or found[1] != _END_64.size - 12:
-            raise cut
-    if count > MOST_FILES or length > _MOST_DIRECTORY_BYTES:
-        raise UnsafeArchive(f"{name} holds {count} files, more than the {MOST_FILES} that are read")
-    if offset + length != end:
-        raise UnsafeArchive(f"{name} holds bytes that belong to none of its files")
-    return int(count)
-
-
-def _at(file: IO[bytes], place: int, length: int) -> bytes:
-    file.seek(place)
-    return file.read(length)
-
-
-def _wrong_entry(info: zipfile.ZipInfo) -> str | None:
-    """Why an entry is none that `suite pack` writes, in words that follow its name; null where it is."""
-    kind = stat.S_IFMT(info.external_attr >> 16)
-    if info.flag_bits & 0x2041:
-        return "is encrypted"
-    if info.is_dir() or info.external_attr & 0x10 or kind == stat.S_IFDIR:
-        return "is a folder"
-    if kind not in (0, stat.S_IFREG):
-        return "is a link" if kind == stat.S_IFLNK else "is not a regular file"
-    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        return "is packed in a way that suite pack does not use"
-    plain = info.orig_filename.isascii()
-    if info.flag_bits != (0 if plain else _UTF8) or info.orig_filename != info.filename or info.comment:
-        return "is told in a way that suite pack does not use"
-    if info.extra and (struct.unpack("<H", info.extra[:2])[0] != _ZIP64 or len(info.extra) > 28):
-        return "is told in a way that suite pack does not use"
-    if info.file_size > MOST_FILE_BYTES:
-        return f"has {info.file_size} bytes, more than the {MOST_FILE_BYTES} that are read"
-    if info.file_size > _LONG_BYTES and info.file_size > MOST_RATIO * info.compress_size:
-        return f"would unpack to {info.file_size} bytes from {info.compress_size}: it is taken for a bomb"
-    if info.compress_type == zipfile.ZIP_STORED and info.file_size != info.compress_size:
-        return "is told in two ways"
-    return None

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from operator import add, mul, sub, truediv
+from operator import add, mul, sub
 
 from pydantic import ValidationError
 
@@ -32,9 +32,7 @@ _NEAR = 0.005
 _GIB, _NAMED = 1 << 30, 8
 _LOG: Source = "the log"
 _COMPUTED: Source = "computed from the log"
-
-
-_Combine = Callable[[list[float], list[float]], list[float] | None]
+_Combine = Callable[[float, float], float | None]
 
 
 @dataclass(frozen=True)
@@ -61,7 +59,7 @@ def derive(identity: str, asked: Import, data: bytes) -> ImportedRecord:
         return ImportedRecord(
             id=identity,
             tool=asked.tool,
-            form="tracker" if read.form == "tracker" else "console",
+            form=read.form,
             told=asked.told,
             log=asked.log,
             steps=Steps(
@@ -133,19 +131,20 @@ def _phases(counted: Sequence[Step], names: Names, elapsed: float) -> tuple[dict
 def _counts(counted: Sequence[Step], names: Names, given: Told) -> tuple[ImportedCounts, dict[str, _Known | None]]:
     """Means, and each step's; what the log tells goes before what was told, which must not contradict it."""
     count = len(counted)
-    prompt = _either(_told(counted, (names.prompt_mean,)), given.prompt_tokens, count, "--prompt-tokens")
-    response = _told(counted, names.response_mean, lambda whole, part: list(map(sub, whole, part)))
-    response = _either(response, given.response_tokens, count, "--response-tokens")
-    samples = _either(_told(counted, names.samples, _quotients), given.samples, count, "--samples")
+    prompt = _either(_logged(counted, names.prompt_mean), given.prompt_tokens, count, "--prompt-tokens")
+    response = _either(_logged(counted, *names.response_mean), given.response_tokens, count, "--response-tokens")
+    samples = _either(_logged(counted, *names.samples, combine=_quotient), given.samples, count, "--samples")
     total = _logged(counted, names.total_tokens)
-    if samples is None and total is not None:
-        samples = _samples_of(total, prompt, response)
+    if samples is None:
+        # as many as make the tokens of a step, each of the mean length that the log tells
+        made = _of_both(total, _of_both(prompt, response, add), _quotient)
+        samples = made if made is not None and made.source != TOLD else None
     prompts, responses = _of_both(samples, prompt, mul), _of_both(samples, response, mul)
     work = {
         "samples": samples,
         "prompt_tokens": prompts,
         "response_tokens": responses,
-        "total_tokens": _of_both(prompts, responses, add) if total is None else _Known(total, _LOG),
+        "total_tokens": total or _of_both(prompts, responses, add),
     }
     means = {name: None if each is None else math.fsum(each.values) / count for name, each in work.items()}
     for name, mean in means.items():
@@ -155,39 +154,26 @@ def _counts(counted: Sequence[Step], names: Names, given: Told) -> tuple[Importe
     return ImportedCounts(**means, sources=sources), work
 
 
-def _logged(counted: Sequence[Step], name: str) -> list[float] | None:
-    """Of every counted step; null where one lacks it."""
-    if any(name not in step.values for step in counted):
+def _logged(counted: Sequence[Step], *names: str, combine: _Combine = sub) -> _Known | None:
+    """Of every counted step, as it is logged under one name or made of two; null where a step lacks one."""
+    if not names or any(name not in step.values for step in counted for name in names):
         return None
-    return [step.values[name] for step in counted]
+    first, *second = ([step.values[name] for step in counted] for name in names)
+    return _made(list(map(combine, first, *second)), _COMPUTED) if second else _Known(first, _LOG)
 
 
-def _told(counted: Sequence[Step], names: Sequence[str], combine: _Combine | None = None) -> _Known | None:
-    """As it is logged under one name, or what is made of two; null where a step lacks one."""
-    found = [each for name in names if (each := _logged(counted, name)) is not None]
-    if combine is None or len(names) < 2:
-        return _Known(found[0], _LOG) if found else None
-    made = combine(*found) if len(found) == len(names) else None
-    return None if made is None else _Known(made, _COMPUTED)
+def _made(values: Sequence[float | None], source: Source) -> _Known | None:
+    """Null where a step has none."""
+    known = [value for value in values if value is not None]
+    return _Known(known, source) if len(known) == len(values) else None
 
 
-def _samples_of(total: Sequence[float], prompt: _Known | None, response: _Known | None) -> _Known | None:
-    """As many samples as make the tokens of a step, each of the mean length that the log tells; null where that is no
-    whole number."""
-    if prompt is None or response is None or not prompt.source == response.source == _LOG:
+def _quotient(above: float, below: float) -> float | None:
+    """Null where it is no whole number."""
+    value = above / below if below > 0 else 0.0
+    if not 0.5 <= value <= MOST_COUNT or abs(value - round(value)) > _NEAR * value:
         return None
-    found = _quotients(total, list(map(add, prompt.values, response.values)))
-    return None if found is None else _Known(found, _COMPUTED)
-
-
-def _quotients(above: Sequence[float], below: Sequence[float]) -> list[float] | None:
-    """Null where they are no whole numbers."""
-    if min(below) <= 0:
-        return None
-    values = list(map(truediv, above, below))
-    if any(not 0.5 <= value <= MOST_COUNT or abs(value - round(value)) > _NEAR * value for value in values):
-        return None
-    return [float(round(value)) for value in values]
+    return float(round(value))
 
 
 def _either(logged: _Known | None, known: float | None, count: int, option: str) -> _Known | None:
@@ -200,23 +186,21 @@ def _either(logged: _Known | None, known: float | None, count: int, option: str)
     return logged
 
 
-def _of_both(one: _Known | None, other: _Known | None, operation: Callable[[float, float], float]) -> _Known | None:
+def _of_both(one: _Known | None, other: _Known | None, operation: _Combine) -> _Known | None:
     """Step by step; what was told by somebody makes it no better."""
     if one is None or other is None:
         return None
     source = TOLD if TOLD in (one.source, other.source) else _COMPUTED
-    return _Known(list(map(operation, one.values, other.values)), source)
+    return _made(list(map(operation, one.values, other.values)), source)
 
 
 def _memory(counted: Sequence[Step], names: Names) -> ImportedMemory:
-    peaks: dict[str, float] = {}
-    for step in counted:
-        for name, value in step.values.items():
-            peak = names.peak_of(name)
-            if peak is not None and value >= 0:
-                peaks[peak] = max(peaks.get(peak, 0.0), value)
-    known = {name: round(peak * _GIB) for name, peak in peaks.items() if peak > 0}
-    return ImportedMemory(**{**dict.fromkeys(ImportedMemory.model_fields), **known})
+    told = [(names.peak_of(name), value) for step in counted for name, value in step.values.items()]
+    peaks = {
+        field: max((value for peak, value in told if peak == field), default=0.0)
+        for field in ImportedMemory.model_fields
+    }
+    return ImportedMemory(**{field: round(peak * _GIB) if peak > 0 else None for field, peak in peaks.items()})
 
 
 def _notes(read: ReadLog, counted: Sequence[Step], names: Names, overlapping: bool) -> Iterator[str]:

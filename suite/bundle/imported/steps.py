@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from suite.bundle.files import DamagedBundle, parse_object
 from suite.bundle.imported.timers import NAMES, Tool
@@ -19,11 +19,12 @@ from suite.spec.foreign import DOCUMENT_BYTES, LINE_BYTES
 
 #: More than any run has; what is beyond is refused.
 MOST_LOG_BYTES, MOST_STEPS, MOST_VALUES = 64 << 20, 1 << 16, 1 << 20
-_LONGEST_NAME, _LONGEST_NUMBER, _LONGEST_COUNT = 200, 40, 18
-_OF_NUMBERS = frozenset("0123456789+-.eE")
+_LONGEST_NAME, _LONGEST_COUNT = 200, 18
 _COLOUR = re.compile(r"\x1b\[[0-9;]{0,20}m")
-#: How numpy's numbers print themselves.
-_WRAPPED = ("np.float64(", "np.float32(", "np.int64(", "np.int32(")
+_FIGURE = r"([+-]?(?:\d{1,40}\.?\d{0,40}|\.\d{1,40})(?:[eE][+-]?\d{1,10})?)"
+#: As it is, and as numpy's numbers print themselves.
+_NUMBER = re.compile(rf"{_FIGURE}|np\.(?:float|int)(?:64|32)\({_FIGURE}\)", re.ASCII)
+_HEADING = re.compile(r"=== (Step|Epoch) (\d{1,18})/\d{1,18} ===", re.ASCII)
 _BULLET, _BAR = "\N{BULLET}", "\N{BOX DRAWINGS LIGHT VERTICAL}"
 _DONE = re.compile(r"(\d{8}-\d\d:\d\d:\d\d\.\d{3}) StatsLogger INFO: .{0,80}Train step (\d{1,18})/\d{1,18} done")
 _STAMP = "%Y%m%d-%H:%M:%S.%f"
@@ -45,53 +46,62 @@ class Step:
 class ReadLog:
     """``form``: which of the tool's logs it is. ``notes``: what was left out of it, a line each."""
 
-    form: str
+    form: Literal["console", "tracker"]
     steps: tuple[Step, ...]
     notes: tuple[str, ...] = ()
 
 
 class _Steps:
+    """Steps as a log tells them, one after the other."""
+
     def __init__(self, tool: Tool) -> None:
         self._names = NAMES[tool]
         self.whole = self._names.whole
-        self._values = self._untimed = 0
-        self._timed: list[Step] = []
+        self._place = self._begun = self._values = self.untimed = 0
+        self.current: Step | None = None
+        self.timed: list[Step] = []
 
-    def add(self, step: Step, name: str, value: float | None, place: int) -> None:
-        """Keep a number, where it is one and is asked for."""
-        if value is None or not self._names.asks_for(name) or len(name) > _LONGEST_NAME:
+    def lines(self, data: bytes) -> Iterator[str]:
+        """Bytes that are no text do no harm, since other lines may be good."""
+        for self._place, line in enumerate(data.split(b"\n"), start=1):
+            if len(line) > LINE_BYTES:
+                raise UnusableLog(f"line {self._place} of the log is longer than {LINE_BYTES} bytes")
+            yield line.decode(errors="replace")
+
+    def begin(self, number: int) -> None:
+        """What follows is of this step, and nothing more of the one before."""
+        self.end()
+        self.current, self._begun = Step(number), self._place
+
+    def add(self, name: str, value: float | None) -> None:
+        """Keep a number of the current step, where it is one and is asked for."""
+        step = self.current
+        if step is None or value is None or not self._names.asks_for(name) or len(name) > _LONGEST_NAME:
             return
         if step.values.setdefault(name, value) != value:
-            raise UnusableLog(f"line {place} tells {ascii(name)[:80]} of step {step.number} with another value again")
+            where = f"line {self._place} tells {ascii(name)[:80]} of step {step.number}"
+            raise UnusableLog(f"{where} with another value again")
         self._values += 1
         if self._values > MOST_VALUES:
             raise UnusableLog(f"the log tells more than {MOST_VALUES} numbers")
 
-    def end(self, step: Step | None, place: int) -> None:
-        """Nothing more of this step follows. One without a time is counted, as validations print such lines too."""
+    def end(self) -> None:
+        """A step without a time is counted, as validations print such lines too."""
+        step, self.current = self.current, None
         if step is None:
             return
         if self.whole not in step.values:
-            self._untimed += 1
+            self.untimed += 1
             return
-        _require_later(step.number, self._timed[-1].number if self._timed else -1, place)
-        if len(self._timed) >= MOST_STEPS:
+        self.require_later(step.number, self.timed[-1].number if self.timed else -1, self._begun)
+        if len(self.timed) >= MOST_STEPS:
             raise UnusableLog(f"the log has more than {MOST_STEPS} steps")
-        self._timed.append(step)
+        self.timed.append(step)
 
-    def read(self, form: str) -> ReadLog:
-        count = self._untimed
-        are = "tells no time and is" if count == 1 else "tell no time and are"
-        notes = (f"{count} step{'s' * (count != 1)} of the log {are} left out",) if count else ()
-        return ReadLog(form, tuple(self._timed), notes)
-
-
-def _require_later(number: int, last: int, place: int) -> None:
-    if number <= last:
-        raise UnusableLog(
-            f"line {place} of the log is of step {number} behind step {last}: two runs in one log? "
-            "Import each by itself"
-        )
+    def require_later(self, number: int, last: int, place: int | None = None) -> None:
+        if number <= last:
+            where = f"line {place or self._place} of the log is of step {number} behind step {last}"
+            raise UnusableLog(f"{where}: two runs in one log? Import each by itself")
 
 
 def read_steps(data: bytes, tool: Tool) -> ReadLog:
@@ -101,110 +111,94 @@ def read_steps(data: bytes, tool: Tool) -> ReadLog:
     if b"\0" in data:
         raise UnusableLog("the log holds zero bytes, so it is no text: name a console's output, or a tracker's JSON")
     console, tracker = _FORMS[tool]
-    steps, is_tracker = _Steps(tool), _is_json(data)
+    steps, head = _Steps(tool), data[:4096].lstrip()
+    # an object's first name; a configuration that Python printed begins with another quotation mark
+    is_tracker = head[:1] == b"{" and head[1:].lstrip()[:1] == b'"'
     read = tracker if is_tracker else console
     read(data, steps)
-    found = steps.read("tracker" if is_tracker else "console")
-    if not found.steps:
-        detail = f" ({found.notes[0]})" if found.notes else ""
+    steps.end()
+    count = steps.untimed
+    are = "tells no time and is" if count == 1 else "tell no time and are"
+    note = f"{count} step{'s' * (count != 1)} of the log {are} left out" if count else ""
+    if not steps.timed:
+        detail = f" ({note})" if note else ""
         raise UnusableLog(f"the log holds no step of {tool}: nowhere does it tell {steps.whole}{detail}")
-    return found
-
-
-def _is_json(data: bytes) -> bool:
-    """An object's first name; a configuration that Python printed begins with another quotation mark."""
-    head = data[:4096].lstrip()
-    return head[:1] == b"{" and head[1:].lstrip()[:1] == b'"'
+    return ReadLog("tracker" if is_tracker else "console", tuple(steps.timed), (note,) if note else ())
 
 
 def _verl_console(data: bytes, steps: _Steps) -> None:
     """``step:N - name:number - ...``, behind whatever Ray puts before a line."""
-    for place, line in _lines(data):
+    for line in steps.lines(data):
         if "step:" not in line:
             continue
         parts = _plain(line).split(" - ")
         before, found, number = parts[0].rpartition("step:")
         if not found or (before and not before[-1].isspace()) or not _is_count(number):
             continue
-        step = Step(int(number))
+        steps.begin(int(number))
         for part in parts[1:]:
             name, _, text = part.rpartition(":")
-            steps.add(step, name.strip(), _number(text), place)
-        steps.end(step, place)
+            steps.add(name.strip(), _number(text))
 
 
 def _verl_tracker(data: bytes, steps: _Steps) -> None:
     """The file of verl's own tracker: ``{"step": N, "data": {...}}`` a line."""
-    for place, line in _lines(data):
+    for place, line in enumerate(steps.lines(data), start=1):
         if not line.strip():
             continue
         body = _object(line, f"line {place} of the log")
         number, values = body.get("step"), body.get("data")
         if type(number) is not int or number < 0 or type(values) is not dict:
             raise UnusableLog(f"line {place} of the log is no step: it needs step, a number, and data, an object")
-        step = Step(number)
+        steps.begin(number)
         for name, value in values.items():
-            steps.add(step, name, _json_number(value), place)
-        steps.end(step, place)
+            steps.add(name, _json_number(value))
 
 
 def _nemo_console(data: bytes, steps: _Steps) -> None:
     """Blocks below ``=== Step N/M ===``, each with a list of timers. Steps count from 1 again in each epoch."""
-    current: Step | None = None
-    printed = blocks = place = 0
-    for place, line in _lines(data):
-        if "===" in line:
-            word, number = _heading(line)
-            if word == "Epoch":
-                printed = 0
-            elif word == "Step":
-                _require_later(number, printed, place)
-                steps.end(current, place)
+    printed = blocks = 0
+    for line in steps.lines(data):
+        if "===" in line and (found := _HEADING.search(_plain(line))) is not None:
+            last, printed = printed, int(found[2]) if found[1] == "Step" else 0
+            if found[1] == "Step":
+                steps.require_later(printed, last)
                 blocks += 1
-                printed, current = number, Step(blocks)
-        elif current is not None and _BULLET in line:
-            name, value = _bullet(line)
-            steps.add(current, name, value, place)
-    steps.end(current, place)
+                steps.begin(blocks)
+        elif _BULLET in line:
+            steps.add(*_bullet(line))
 
 
 def _skyrl_console(data: bytes, steps: _Steps) -> None:
     """A dictionary behind ``Step N:``, a line a name, as Python prints it; two of a step are one."""
-    current: Step | None = None
-    is_open, place = False, 0
-    for place, line in _lines(data):
+    is_open = False
+    for line in steps.lines(data):
         text = _plain(line)
         before, _, number = text.rpartition("Step ")
         if text.endswith(":") and _is_count(number[:-1]) and (not before or before[-1].isspace()):
-            if current is None or current.number != int(number[:-1]):
-                steps.end(current, place)
-                current = Step(int(number[:-1]))
+            if steps.current is None or steps.current.number != int(number[:-1]):
+                steps.begin(int(number[:-1]))
             is_open = True
-        elif is_open and current is not None:
+        elif is_open:
             name, _, value = text.partition("': ")
-            steps.add(current, name.partition("'")[2], _number(value.rstrip("},").strip("'")), place)
+            steps.add(name.partition("'")[2], _number(value.rstrip("},").strip("'")))
             is_open = not text.endswith("}")
-    steps.end(current, place)
 
 
 def _areal_console(data: bytes, steps: _Steps) -> None:
     """Tables of names and numbers behind ``Train step N/M done.``, by whose time stamps alone a step has seconds."""
-    current: Step | None = None
     ended: datetime | None = None
-    place = 0
-    for place, line in _lines(data):
-        if _BAR in line and current is not None:
+    for line in steps.lines(data):
+        if _BAR in line:
             cells = [cell.strip() for cell in line.split(_BAR)]
             for name, text in zip(cells[1::2], cells[2::2], strict=False):
-                steps.add(current, name, _number(text), place)
+                steps.add(name, _number(text))
         elif "Train step " in line and (found := _DONE.search(_plain(line))) is not None:
             began, ended = ended, _moment(found[1])
-            steps.end(current, place)
-            follows = current is not None and int(found[2]) == current.number + 1
-            current = Step(int(found[2]))
+            follows = steps.current is not None and int(found[2]) == steps.current.number + 1
+            steps.begin(int(found[2]))
             if follows and began is not None and ended is not None:
-                steps.add(current, steps.whole, (ended - began).total_seconds(), place)
-    steps.end(current, place)
+                steps.add(steps.whole, (ended - began).total_seconds())
 
 
 def _moment(text: str) -> datetime | None:
@@ -225,9 +219,11 @@ def _scalars(data: bytes, steps: _Steps) -> None:
         for text, value in values.items():
             if not _is_count(text):
                 raise UnusableLog(f"{ascii(name)[:80]} of the log has a step {ascii(text)[:40]}, which is no number")
-            steps.add(found.setdefault(int(text), Step(int(text))), name, _json_number(value), 1)
+            steps.current = found.setdefault(int(text), Step(int(text)))
+            steps.add(name, _json_number(value))
     for number in sorted(found):
-        steps.end(found[number], 1)
+        steps.current = found[number]
+        steps.end()
 
 
 _Reader = Callable[[bytes, _Steps], None]
@@ -240,14 +236,6 @@ _FORMS: Mapping[Tool, tuple[_Reader, _Reader]] = {
 }
 
 
-def _lines(data: bytes) -> Iterator[tuple[int, str]]:
-    """Each with its number from 1. Bytes that are no text do no harm, since other lines may be good."""
-    for place, line in enumerate(data.split(b"\n"), start=1):
-        if len(line) > LINE_BYTES:
-            raise UnusableLog(f"line {place} of the log is longer than {LINE_BYTES} bytes")
-        yield place, line.decode(errors="replace")
-
-
 def _object(text: str, where: str) -> dict[str, Any]:
     try:
         return parse_object(text, where)
@@ -257,15 +245,6 @@ def _object(text: str, where: str) -> dict[str, Any]:
 
 def _plain(line: str) -> str:
     return _COLOUR.sub("", line).strip()
-
-
-def _heading(line: str) -> tuple[str, int]:
-    """``Step`` or ``Epoch`` and its number, of ``=== Step 3/1000 ===``; an empty word for another line."""
-    words = _plain(line).replace("=", " ").split()[-2:]
-    if len(words) != 2 or words[0] not in ("Step", "Epoch"):
-        return "", 0
-    number = words[1].partition("/")[0]
-    return (words[0], int(number)) if _is_count(number) else ("", 0)
 
 
 def _is_count(text: str) -> bool:
@@ -289,15 +268,8 @@ def _bullet(line: str) -> tuple[str, float | None]:
 
 def _number(text: str) -> float | None:
     """Null for what is no finite number as a log writes it."""
-    text = text.strip()
-    if text.startswith(_WRAPPED) and text.endswith(")"):
-        text = text.partition("(")[2][:-1]
-    if not text or len(text) > _LONGEST_NUMBER or not _OF_NUMBERS.issuperset(text):
-        return None
-    try:
-        value = float(text)
-    except ValueError:
-        return None
+    found = _NUMBER.fullmatch(text.strip())
+    value = float(found[1] or found[2]) if found else math.inf
     return value if math.isfinite(value) else None
 
 

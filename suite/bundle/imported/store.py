@@ -5,7 +5,6 @@ import json
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,8 +16,6 @@ from suite.bundle.files import (
     DamagedBundle,
     first_line,
     parse_object,
-    read_bytes,
-    read_text,
     sync_folder,
     text_of,
     write_synced,
@@ -37,6 +34,7 @@ from suite.bundle.imported.record import (
 from suite.bundle.imported.steps import MOST_LOG_BYTES, UnusableLog
 from suite.bundle.imported.timers import Tool
 from suite.bundle.store import AlreadyThere, Bundle, find_marked, written
+from suite.bundle.walk import RECORD
 from suite.spec import foreign
 from suite.spec.base import UsageError, digest
 from suite.spec.foreign import DOCUMENT_BYTES
@@ -46,21 +44,17 @@ from suite.spec.version import suite_version
 if TYPE_CHECKING:
     from suite.bundle.verify import Verification
 
-IMPORT, LOG, RECORD = "import.json", "source.log", "record.json"
+IMPORT, LOG = "import.json", "source.log"
 _IDENTITY_DIGITS = 12
 
 
 @dataclass(frozen=True)
-class ImportFolder:
-    path: Path
-
-    @property
-    def id(self) -> str:
-        return self.path.name
+class ImportFolder(Bundle):
+    """Evidence and a record as a bundle has them; a log stands in the place of manifest and events."""
 
     def asked(self) -> Import:
         """Raises DamagedBundle when import.json is missing or cannot be read."""
-        body = parse_object(text_of(self._bytes(IMPORT, DOCUMENT_BYTES), IMPORT), IMPORT)
+        body = parse_object(text_of(self._evidence(IMPORT, DOCUMENT_BYTES), IMPORT), IMPORT)
         if body.get("schema") != IMPORT_SCHEMA:
             raise DamagedBundle(not_read(IMPORT, body.get("schema"), IMPORT_SCHEMA, body.get("suite_version")))
         try:
@@ -68,15 +62,15 @@ class ImportFolder:
         except ValidationError as error:
             raise DamagedBundle(f"{IMPORT}: {first_line(error)}") from error
 
-    def _bytes(self, name: str, limit_bytes: int) -> bytes:
+    def _evidence(self, name: str, limit_bytes: int) -> bytes:
         try:
-            return read_bytes(self.path / name, name, limit_bytes)
+            return self._bytes(name, limit_bytes)
         except FileNotFoundError as error:
             raise DamagedBundle(f"{name} is missing") from error
 
     def derived(self) -> ImportedRecord:
         """The record that its log gives now. Raises DamagedBundle, also for another log than the one imported."""
-        asked, data = self.asked(), self._bytes(LOG, MOST_LOG_BYTES)
+        asked, data = self.asked(), self._evidence(LOG, MOST_LOG_BYTES)
         facts = log_facts(data)
         if (facts.bytes, facts.sha256) != (asked.log.bytes, asked.log.sha256):
             raise DamagedBundle(f"{LOG} is not the log that was imported: its SHA-256 is {facts.sha256}")
@@ -99,10 +93,8 @@ def identity(asked: Import) -> str:
 
 
 def import_log(log: Path, tool: Tool, told: Told, warmup: int, root: Path) -> ImportFolder:
-    """Make a folder below ``root`` with the log, what was told of it, and its record; it appears whole or not at all.
-
-    Raises UsageError for a log that cannot be read or gives no steps, and where there is such an import already.
-    """
+    """Make a folder below ``root``, whole or not at all. Raises UsageError for a log that cannot be read or gives no
+    steps, and where there is such an import already."""
     try:
         data = foreign.read_bytes(log, str(log), MOST_LOG_BYTES, by_user=True)
     except FileNotFoundError as error:
@@ -119,18 +111,12 @@ def import_log(log: Path, tool: Tool, told: Told, warmup: int, root: Path) -> Im
         if os.path.lexists(made.path):
             raise AlreadyThere(f"{made.path} exists: this log was imported with the same words before")
         with draft_folder(made.path) as draft:
-            write_import(draft, asked, data, record)
+            for file, content in ((IMPORT, written(asked)), (LOG, data), (RECORD, written(record))):
+                write_synced(draft / file, content)
+            sync_folder(draft)
             draft.rename(made.path)
         sync_folder(root)
     return made
-
-
-def write_import(folder: Path, asked: Import, data: bytes, record: ImportedRecord) -> None:
-    """Its three files. Raises OSError."""
-    write_synced(folder / IMPORT, written(asked))
-    write_synced(folder / LOG, data)
-    write_synced(folder / RECORD, written(record))
-    sync_folder(folder)
 
 
 def find_all(paths: Iterable[Path]) -> tuple[list[Bundle], list[ImportFolder]]:
@@ -141,8 +127,7 @@ def find_all(paths: Iterable[Path]) -> tuple[list[Bundle], list[ImportFolder]]:
 
 def is_run(path: Path) -> bool:
     """Whether this folder itself is a bundle or an import. Raises UsageError where it cannot be read."""
-    bundles, imports = find_all([path])
-    return path in (*(bundle.path for bundle in bundles), *(each.path for each in imports))
+    return any(path == run.path for runs in find_all([path]) for run in runs)
 
 
 def read_imports(folders: Sequence[ImportFolder]) -> tuple[list[ImportedRow], list[str]]:
@@ -150,7 +135,7 @@ def read_imports(folders: Sequence[ImportFolder]) -> tuple[list[ImportedRow], li
     rows, damaged = [], []
     for folder in folders:
         try:
-            evidence = digest_of(Bundle(folder.path))
+            evidence = digest_of(folder)
             rows.append(ImportedRow(record=folder.derived(), path=folder.path.as_posix(), digest=evidence))
         except DamagedBundle as error:
             damaged.append(f"{folder.path}: {error}")
@@ -159,19 +144,17 @@ def read_imports(folders: Sequence[ImportFolder]) -> tuple[list[ImportedRow], li
 
 def verify_import(folder: ImportFolder) -> "Verification":
     """Whether record.json is what the log gives. Never raises for what the folder holds."""
-    from suite.bundle.verify import MOST_DIFFERENCES, Verification, differences  # loads all that derives records
+    from suite.bundle.verify import Verification, differences, verification  # loads all that derives records
 
     evidence = None
     try:
-        evidence = digest_of(Bundle(folder.path))
-        derived = json.loads(written(folder.derived()))
-        stored = parse_object(read_text(folder.path / RECORD, RECORD), RECORD)
-    except FileNotFoundError:
-        return Verification(status="missing record", differences=(f"{RECORD} is missing",), digest=evidence)
+        evidence = digest_of(folder)
+        derived, text = folder.derived(), folder.record_text()
+        stored = None if text is None else parse_object(text, RECORD)
     except DamagedBundle as error:
         return Verification(status="damaged", differences=(str(error),), digest=evidence)
+    if stored is None:
+        return verification(None, evidence)
     if stored.get("schema") != IMPORTED_SCHEMA:
-        line = not_read(RECORD, stored.get("schema"), IMPORTED_SCHEMA)
-        return Verification(status="differs", differences=(line,), digest=evidence)
-    lines = tuple(islice(differences(stored, derived), MOST_DIFFERENCES))
-    return Verification(status="differs" if lines else "equal", differences=lines, digest=evidence)
+        return verification([not_read(RECORD, stored.get("schema"), IMPORTED_SCHEMA)], evidence)
+    return verification(list(differences(stored, json.loads(written(derived)))), evidence)

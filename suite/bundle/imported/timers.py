@@ -55,26 +55,25 @@ class Names:
         return WITHIN if timer.startswith(self.within) else None
 
 
+def _timers(prefix: str, **words: str) -> dict[str, str]:
+    """By phase, or a word of above, the timers of it, without their prefix."""
+    return {f"{prefix}{name}": phase for phase, names in words.items() for name in names.split()}
+
+
 _VERL = Names(
     prefix="timing_s/",
-    timers={
-        "timing_s/step": WHOLE,
-        "timing_s/gen": "generate",
-        "timing_s/reward": "reward",
-        "timing_s/old_log_prob": "score",
-        "timing_s/values": "score",
-        "timing_s/ref": "reference",
-        "timing_s/adv": "reward",
-        "timing_s/update_critic": "train",
-        "timing_s/update_actor": "train",
-        "timing_s/update_weights": "sync",
-        "timing_s/generate_sequences": WITHIN,
-        "timing_s/reshard": WITHIN,
-        "timing_s/testing": ASIDE,
-        "timing_s/save_checkpoint": ASIDE,
-        "timing_s/start_profile": ASIDE,
-        "timing_s/stop_profile": ASIDE,
-    },
+    timers=_timers(
+        "timing_s/",
+        whole="step",
+        sync="update_weights",
+        generate="gen",
+        score="old_log_prob values",
+        reference="ref",
+        reward="reward adv",
+        train="update_critic update_actor",
+        within="generate_sequences reshard",
+        aside="testing save_checkpoint start_profile stop_profile",
+    ),
     within=("timing_s/agent_loop/", "timing_s/generation_timing/"),
     prompt_mean="prompt_length/mean",
     response_mean=("response_length/mean",),
@@ -86,21 +85,19 @@ _VERL = Names(
 )
 _NEMO_RL = Names(
     prefix="timing/train/",
-    timers={
-        "timing/train/total_step_time": WHOLE,
-        "timing/train/data_processing": OWN,
-        "timing/train/prepare_for_generation/total": "sync",
-        "timing/train/prepare_for_generation/transfer_and_update_weights": WITHIN,
-        "timing/train/generation": "generate",
-        "timing/train/reward_calculation": "reward",
-        "timing/train/logprob_inference_prep": "score",
-        "timing/train/policy_and_reference_logprobs": "score",
-        "timing/train/advantage_calculation": "reward",
-        "timing/train/training_prep": "train",
-        "timing/train/policy_training": "train",
-        "timing/train/checkpointing": ASIDE,
-        "timing/train/valid_tokens_per_sec_per_gpu": WITHIN,  # a rate that is logged among the timers
-    },
+    timers=_timers(
+        "timing/train/",
+        whole="total_step_time",
+        sync="prepare_for_generation/total",
+        generate="generation",
+        score="logprob_inference_prep policy_and_reference_logprobs",
+        reward="reward_calculation advantage_calculation",
+        train="training_prep policy_training",
+        own="data_processing",
+        # the last is a rate that is logged among the timers
+        within="prepare_for_generation/transfer_and_update_weights valid_tokens_per_sec_per_gpu",
+        aside="checkpointing",
+    ),
     within=("timing/train/get_logprobs/", "timing/train/policy_training/", "timing/train/prepare_for_generation/"),
     samples=("train/total_turns", "train/avg_turns_per_sample"),
     prompt_mean="train/mean_prompt_length",
@@ -109,49 +106,38 @@ _NEMO_RL = Names(
 )
 _SKYRL = Names(
     prefix="timing/",
-    timers={
-        "timing/step": WHOLE,
-        "timing/generate": "generate",
-        "timing/postprocess_generator_output": "reward",
-        "timing/convert_to_training_input": OWN,
-        "timing/fwd_logprobs_values_reward": "score",
-        "timing/apply_reward_kl_penalty": "reward",
-        "timing/compute_advantages_and_returns": "reward",
-        "timing/train_critic_and_policy": "train",
-        "timing/policy_train": WITHIN,
-        "timing/critic_train": WITHIN,
-        "timing/update_ref_with_policy": OWN,
-        "timing/sync_weights": "sync",
-        "timing/sync_weights_only_transfer": WITHIN,
-        "timing/save_checkpoints": ASIDE,
-        "timing/cleanup_old_checkpoints": WITHIN,
-        "timing/save_hf_model": ASIDE,
-        "timing/eval": WITHIN,  # behind the step, and so in no sum either
-    },
+    timers=_timers(
+        "timing/",
+        whole="step",
+        sync="sync_weights",
+        generate="generate",
+        score="fwd_logprobs_values_reward",
+        reward="postprocess_generator_output apply_reward_kl_penalty compute_advantages_and_returns",
+        train="train_critic_and_policy",
+        own="convert_to_training_input update_ref_with_policy",
+        # an evaluation comes after the step, and so is in no sum either
+        within="policy_train critic_train sync_weights_only_transfer cleanup_old_checkpoints eval",
+        aside="save_checkpoints save_hf_model",
+    ),
     response_mean=("generate/avg_num_tokens",),
 )
+_MOVES = " ".join(f"{role}_onload {role}_offload" for role in ("rollout", "actor", "critic", "ref", "teacher"))
 _AREAL = Names(
     prefix="timeperf/",
     timers={
         "the time from one line `Train step N/M done` to the next": WHOLE,
-        "timeperf/rollout": "generate",
-        "timeperf/ref_logp": "reference",
-        "timeperf/recompute_logp": "score",
-        "timeperf/critic_values": "score",
-        "timeperf/compute_advantage": "reward",
-        "timeperf/train_step": "train",
-        "timeperf/critic_train_step": "train",
-        "timeperf/update_weights": "sync",
-        "timeperf/clear_batches": OWN,
-        **{f"timeperf/rollout_{name}": OWN for name in ("pause", "pause_generation", "continue_generation", "resume")},
-        **{
-            f"timeperf/{role}_{way}": OWN
-            for role in ("rollout", "actor", "critic", "ref", "teacher")
-            for way in ("onload", "offload")
-        },
-        "timeperf/save": ASIDE,
-        "timeperf/checkpoint_for_recover": ASIDE,
-        "timeperf/eval": ASIDE,
+        **_timers(
+            "timeperf/",
+            sync="update_weights",
+            generate="rollout",
+            score="recompute_logp critic_values",
+            reference="ref_logp",
+            reward="compute_advantage",
+            train="train_step critic_train_step",
+            own="clear_batches rollout_pause rollout_pause_generation rollout_continue_generation rollout_resume"
+            f" {_MOVES}",
+            aside="save checkpoint_for_recover eval",
+        ),
     },
     samples=("ppo_actor/n_seqs",),
     prompt_mean="ppo_actor/prompt_len/avg",

@@ -136,19 +136,15 @@ def require_place(option: str, path: Path | None) -> None:
         raise UsageError(f"{option} {path} cannot be written: it is not a regular file")
 
 
-_NAMED = 3
-
-
 def unpacked_path(path: Path) -> Path:
     """A bundle as it is, or unpacked until the command ends. Raises UsageError where an archive has several."""
-    from suite.bundle.archive.opening import opened
+    from suite.bundle.archive.opening import opened, paths_of
     from suite.cli.exits import until_end
 
     places = until_end(opened([path]))
     found = places.folders[0]
     if places.archives and not (found / "manifest.json").is_file():
-        runs = places.archives[0].index.runs
-        named = ", ".join(f"{places.archives[0].name}:{run.path}" for run in runs[:_NAMED])
-        more = f" and {len(runs) - _NAMED} more" if len(runs) > _NAMED else ""
-        raise UsageError(f"{path} holds {len(runs)} runs; name the one to run again: {named}{more}")
+        runs = places.archives[0].reader.index.runs
+        named = f"{places.archives[0].name}:{paths_of(runs)}"
+        raise UsageError(f"{path} holds {len(runs)} runs; name the one to run again: {named}")
     return found

@@ -1,6 +1,7 @@
 """Parquet, by way of pyarrow, which is not installed with the suite: ``pip install 'rlhf-suite[data]'``."""
 
-from collections.abc import Iterable
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -12,24 +13,20 @@ from suite.spec.optional import required
 _ROWS = 50_000
 
 
-def write(path: Path, table: Table, rows: Iterable[Row]) -> int:
-    """Write a new file; gives back how many rows. Raises UsageError where pyarrow is not installed, and OSError.
+def write(path: Path, table: Table, rows: Iterator[Row]) -> None:
+    """Write a new file. Raises UsageError where pyarrow is not installed, and OSError.
 
     The same rows give the same bytes with the same version of pyarrow. Every column has a description and a unit in its
     metadata; the file's names the table and the version of its columns.
     """
     arrow, parquet = required("pyarrow", "data"), required("pyarrow.parquet", "data")
     schema = arrow_schema(arrow, table)
-    count, waiting = 0, []
     with parquet.ParquetWriter(path, schema, compression="zstd") as writer:
-        for row in rows:
-            waiting.append(row)
-            count += 1
-            if len(waiting) == _ROWS:
-                writer.write_table(arrow.Table.from_pylist(waiting, schema=schema))
-                waiting = []
-        writer.write_table(arrow.Table.from_pylist(waiting, schema=schema))
-    return count
+        is_last = False
+        while not is_last:
+            some = list(islice(rows, _ROWS))
+            writer.write_table(arrow.Table.from_pylist(some, schema=schema))
+            is_last = len(some) < _ROWS
 
 
 def arrow_schema(arrow: Any, table: Table) -> Any:

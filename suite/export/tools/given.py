@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from suite.export.runs import SETTINGS
 from suite.export.tables import TABLES, Row, rows_of
@@ -22,41 +22,32 @@ class Given:
 
     name: str
     row: Row
-    settings: dict[str, str | int | float | bool]
-    texts: dict[str, str]
-    figures: dict[str, float]
     iterations: tuple[float, ...]
+    settings: dict[str, str | int | float | bool] = field(default_factory=dict)
+    texts: dict[str, str] = field(default_factory=dict)
+    figures: dict[str, float] = field(default_factory=dict)
 
 
 def given(entries: Sequence[Entry], tags: Mapping[str, tuple[str, ...]]) -> Iterator[Given]:
     """In the order of the tables."""
     seen: dict[str, int] = {}
+    table = TABLES["phases"]
+    timed = [one.name for one in table.columns if one.name not in table.keys and one.kind in ("number", "integer")]
     for entry in sorted(entries, key=lambda entry: (entry.record.run.id, entry.path)):
         (row,) = rows_of(TABLES["runs"], [entry], tags)
-        phases = rows_of(TABLES["phases"], [entry])
         number = seen[row["run"]] = seen.get(row["run"], 0) + 1
-        told = {name: value for name, value in row.items() if name not in SETTINGS}
-        figures = {name: float(value) for name, value in told.items() if isinstance(value, (int, float))}
-        lines = {name: value for name, value in told.items() if isinstance(value, (str, list)) and value}
-        yield Given(
-            name=row["run"] if number == 1 else f"{row['run']}.{number}",
-            row=row,
-            settings={name: row[name] for name in row if name in SETTINGS and isinstance(row[name], (str, int, float))},
-            texts={
-                name: value if isinstance(value, str) else "\n".join(value)
-                for name, value in lines.items()
-                if name not in _NOT_STATED
-            },
-            figures={**figures, **{name: value for phase in phases for name, value in _of_phase(phase)}},
-            iterations=tuple(entry.record.iterations.seconds),
-        )
-
-
-def _of_phase(row: Row) -> Iterator[tuple[str, float]]:
-    table = TABLES["phases"]
-    for one in table.columns:
-        if one.name not in table.keys and one.kind in ("number", "integer") and row[one.name] is not None:
-            yield f"phase/{row['phase']}/{one.name}", float(row[one.name])
+        run = Given(row["run"] if number == 1 else f"{row['run']}.{number}", row, entry.record.iterations.seconds)
+        for name, value in row.items():
+            if name in SETTINGS and isinstance(value, (str, int, float)):
+                run.settings[name] = value
+            elif isinstance(value, (int, float)):
+                run.figures[name] = float(value)
+            elif value and isinstance(value, (str, list)) and name not in _NOT_STATED:
+                run.texts[name] = value if isinstance(value, str) else "\n".join(value)
+        for phase in rows_of(table, [entry]):
+            known = {f"phase/{phase['phase']}/{name}": phase[name] for name in timed if phase[name] is not None}
+            run.figures.update((name, float(value)) for name, value in known.items())
+        yield run
 
 
 @contextmanager

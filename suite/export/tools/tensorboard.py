@@ -4,7 +4,7 @@ The files are written record by record and named by the run, so that the same re
 of the machine that exports them is in them.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,71 +13,51 @@ from suite.spec.optional import required
 
 EXTRA = "tensorboard"
 FILE = "events.out.tfevents.0000000000.suite"
-_RECORDS = "tensorboard.summary.writer.record_writer"
 
 
 def write(folder: Path, runs: Iterable[Given]) -> None:
     """Raises OSError."""
+    writer = required("tensorboard.summary.writer.record_writer", EXTRA).RecordWriter
     for run in runs:
         place = folder / run.name
         place.mkdir()
         with (place / FILE).open("xb") as file:
-            _write(_Log(file), run)
+            log = writer(file)
+            for event in _events(run):
+                log.write(event.SerializeToString(deterministic=True))
 
 
-def _write(log: "_Log", run: Given) -> None:
+def _events(run: Given) -> Iterator[Any]:
+    """With what the plug-in of hyperparameters reads, which a library makes only together with TensorFlow."""
+    make = required("tensorboard.compat.proto.event_pb2", EXTRA).Event
+    summaries = required("tensorboard.compat.proto.summary_pb2", EXTRA)
+    hparams = required("tensorboard.plugins.hparams.plugin_data_pb2", EXTRA)
+    names = required("tensorboard.plugins.hparams.metadata", EXTRA)
+    statuses = required("tensorboard.plugins.hparams.api_pb2", EXTRA)
+
+    def value(moment: float, step: int, **facts: Any) -> Any:
+        summary = summaries.Summary(value=[summaries.Summary.Value(**facts)])
+        return make(wall_time=moment, step=step, summary=summary)
+
+    def session(moment: float, tag: str, **info: Any) -> Any:
+        data = hparams.HParamsPluginData(version=names.PLUGIN_DATA_VERSION, **info)
+        content = data.SerializeToString(deterministic=True)
+        plugin = summaries.SummaryMetadata.PluginData(plugin_name=names.PLUGIN_NAME, content=content)
+        return value(moment, 0, tag=tag, metadata=summaries.SummaryMetadata(plugin_data=plugin))
+
     started, end = run.row["started"], run.row["ended"]
     began = started.timestamp() if started else 0.0
     ended = end.timestamp() if end else began
-    log.version(began)
-    log.session_start(run, began)
+    first = hparams.SessionStartInfo(group_name=run.row["manifest_hash"][:12], start_time_secs=began)
+    for name, setting in run.settings.items():
+        kind = "bool" if isinstance(setting, bool) else "string" if isinstance(setting, str) else "number"
+        setattr(first.hparams[name], f"{kind}_value", setting)
+    status = statuses.STATUS_SUCCESS if run.row["status"] == "ok" else statuses.STATUS_FAILURE
+    last = hparams.SessionEndInfo(status=status, end_time_secs=ended)
+    yield make(wall_time=began, file_version="brain.Event:2")
+    yield session(began, names.SESSION_START_INFO_TAG, session_start_info=first)
     for step, seconds in enumerate(run.iterations):
-        log.scalar("iteration/seconds", seconds, step, began)
-    for name, value in run.figures.items():
-        log.scalar(name, value, 0, ended)
-    log.session_end(run.row["status"] == "ok", ended)
-
-
-class _Log:
-    """One file of events, and what its hyperparameters' plug-in reads, which a library of its own makes only together
-    with TensorFlow."""
-
-    def __init__(self, file: Any) -> None:
-        self._writer = required(_RECORDS, EXTRA).RecordWriter(file)
-        self._event = required("tensorboard.compat.proto.event_pb2", EXTRA).Event
-        self._summaries = required("tensorboard.compat.proto.summary_pb2", EXTRA)
-        self._data = required("tensorboard.plugins.hparams.plugin_data_pb2", EXTRA)
-        self._metadata = required("tensorboard.plugins.hparams.metadata", EXTRA)
-        self._api = required("tensorboard.plugins.hparams.api_pb2", EXTRA)
-
-    def version(self, moment: float) -> None:
-        self._write(self._event(wall_time=moment, file_version="brain.Event:2"))
-
-    def scalar(self, name: str, value: float, step: int, moment: float) -> None:
-        self._value(moment, step, tag=name, simple_value=value)
-
-    def session_start(self, run: Given, moment: float) -> None:
-        info = self._data.SessionStartInfo(group_name=run.row["manifest_hash"][:12], start_time_secs=moment)
-        for name, value in run.settings.items():
-            kind = "bool" if isinstance(value, bool) else "string" if isinstance(value, str) else "number"
-            setattr(info.hparams[name], f"{kind}_value", value)
-        data = self._data.HParamsPluginData(session_start_info=info, version=self._metadata.PLUGIN_DATA_VERSION)
-        self._plugin(self._metadata.SESSION_START_INFO_TAG, data, moment)
-
-    def session_end(self, is_ok: bool, moment: float) -> None:
-        status = self._api.STATUS_SUCCESS if is_ok else self._api.STATUS_FAILURE
-        info = self._data.SessionEndInfo(status=status, end_time_secs=moment)
-        data = self._data.HParamsPluginData(session_end_info=info, version=self._metadata.PLUGIN_DATA_VERSION)
-        self._plugin(self._metadata.SESSION_END_INFO_TAG, data, moment)
-
-    def _plugin(self, tag: str, data: Any, moment: float) -> None:
-        content = data.SerializeToString(deterministic=True)
-        plugin = self._summaries.SummaryMetadata.PluginData(plugin_name=self._metadata.PLUGIN_NAME, content=content)
-        self._value(moment, 0, tag=tag, metadata=self._summaries.SummaryMetadata(plugin_data=plugin))
-
-    def _value(self, moment: float, step: int, **facts: Any) -> None:
-        summary = self._summaries.Summary(value=[self._summaries.Summary.Value(**facts)])
-        self._write(self._event(wall_time=moment, step=step, summary=summary))
-
-    def _write(self, event: Any) -> None:
-        self._writer.write(event.SerializeToString(deterministic=True))
+        yield value(began, step, tag="iteration/seconds", simple_value=seconds)
+    for name, figure in run.figures.items():
+        yield value(ended, 0, tag=name, simple_value=figure)
+    yield session(ended, names.SESSION_END_INFO_TAG, session_end_info=last)

@@ -17,7 +17,6 @@ from suite.report.facts.entry import Entry
 from suite.report.facts.environment import facts_of
 from suite.report.facts.model import ReportModel
 from suite.report.facts.pool import Row
-from suite.report.facts.suspect import FailureRow
 from suite.report.facts.variants import image_ids
 from suite.report.formatting.escape import visible
 from suite.report.formatting.numbers import counted, moment
@@ -73,23 +72,20 @@ def environments(rows: Sequence[Row], entries: Sequence[Entry]) -> tuple[list[di
     return [dict(shown) for shown in places], of_row
 
 
-def evidence_of(model: ReportModel, entries: Sequence[Entry], page: Path) -> list[dict[str, Any]]:
+def evidence_of(model: ReportModel, entries: Sequence[Entry], page: Path) -> Iterator[dict[str, Any]]:
     """Of each line of the failures' table, as far as somebody reads them."""
-    known = {(entry.record.run.id, entry.path): entry for entry in entries}
-    shown = model.failures[:_MOST_FAILURES]
-    return [_evidence(failure, known[failure.run_ids[0], failure.paths[0]], page) for failure in shown]
-
-
-def _evidence(failure: FailureRow, first: Entry, page: Path) -> dict[str, Any]:
-    known = first.record.failure.evidence if first.record.failure else ()
-    bundles = zip(failure.run_ids, failure.paths, strict=True)
-    return {
-        "row": f"R{failure.row}",
-        "kind": failure.kind,
-        "lines": [visible(line, 1000) for line in known[:_MOST_LINES]],
-        "left_out": max(0, len(known) - _MOST_LINES),
-        "bundles": [(visible(run), href(path, page)) for run, path in bundles][:_MOST_LINES],
-    }
+    known = {(entry.record.run.id, entry.path): entry.record.failure for entry in entries}
+    for failure in model.failures[:_MOST_FAILURES]:
+        bundles = list(zip(failure.run_ids, failure.paths, strict=True))
+        first = known[bundles[0]]
+        lines = first.evidence if first else ()
+        yield {
+            "row": f"R{failure.row}",
+            "kind": failure.kind,
+            "lines": [visible(line, 1000) for line in lines[:_MOST_LINES]],
+            "left_out": max(0, len(lines) - _MOST_LINES),
+            "bundles": [(visible(run), href(path, page)) for run, path in bundles[:_MOST_LINES]],
+        }
 
 
 class Bar(NamedTuple):

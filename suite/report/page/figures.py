@@ -8,11 +8,11 @@ from suite.report.facts.entry import RUNS_TO_PUBLISH
 from suite.report.facts.model import ReportModel
 from suite.report.facts.pool import Row
 from suite.report.facts.scaling import Curve
-from suite.report.formatting.escape import plain, spans, visible
+from suite.report.formatting.escape import plain, visible
 from suite.report.formatting.grid import Table
 from suite.report.formatting.numbers import counted, interval
 from suite.report.text.markdown import anchor
-from suite.report.text.section import Block, Bullets, Heading, Listing, Part, Pointers
+from suite.report.text.section import Block, Bullets, Heading, Part
 
 #: What a row is filtered by, with what it is called; those that all rows share are not shown.
 FACETS = {
@@ -99,19 +99,19 @@ Shown = dict[str, Any]
 
 
 def of_part(part: Part, pictures: Sequence[str], tables: list[Shown]) -> Shown:
-    """With its tables moved to ``tables``; a table's caption is the last line before it."""
-    blocks: list[Shown] = []
+    """With its tables moved to ``tables`` and their places instead; a table's caption is the last line before it."""
+    blocks: list[Block | int] = []
     caption = part.heading
     for block in part.blocks:
         if isinstance(block, Table):
-            blocks.append({"kind": "table", "place": len(tables)})
+            blocks.append(len(tables))
             tables.append({**as_data(block), "caption": caption, "part": part.heading})
-            blocks += [of_block(Bullets(block.notes))] if block.notes else []
+            blocks += [Bullets(block.notes)] if block.notes else []
             continue
         if isinstance(block, (str, Heading)):
             text = block if isinstance(block, str) else block.text
             caption = f"{part.heading}: {plain(text).rstrip(':.')}"[:160]
-        blocks.append(of_block(block))
+        blocks.append(block)
     return {
         "heading": part.heading,
         "id": identity(part.heading),
@@ -123,22 +123,6 @@ def of_part(part: Part, pictures: Sequence[str], tables: list[Shown]) -> Shown:
 
 def identity(heading: str) -> str:
     return f"part-{anchor(heading)}"
-
-
-def of_block(block: Block) -> Shown:
-    """For the page's template; a table as it is read at once, without the script."""
-    if isinstance(block, str):
-        return {"kind": "text", "spans": spans(block)}
-    if isinstance(block, Heading):
-        return {"kind": "heading", "spans": spans(block.text)}
-    if isinstance(block, Bullets):
-        return {"kind": "list", "items": [spans(line) for line in block.lines]}
-    if isinstance(block, Listing):
-        return {"kind": "listing", "text": "\n".join(block.lines)}
-    if isinstance(block, Pointers):
-        pieces = [(spans(text), identity(heading) if heading else "") for text, heading in block.pieces]
-        return {"kind": "pointers", "start": block.start, "pieces": pieces}
-    return {"kind": "grid", "columns": block.columns, "rows": [[spans(cell) for cell in row] for row in block.rows]}
 
 
 def as_data(table: Table) -> Shown:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from suite.bundle.files import replace_atomically
+from suite.bundle.files import replace_atomically, writing
 from suite.report import charts
 from suite.report.facts.entry import Entry
 from suite.report.facts.model import ReportModel
-from suite.report.formatting.escape import visible
+from suite.report.formatting.escape import spans, visible
 from suite.report.formatting.html import in_script, policy, source
 from suite.report.formatting.numbers import number
 from suite.report.page import bundles, figures
@@ -84,7 +84,7 @@ def page_text(
         "environments": environments,
     }
     values = {
-        "answer": [figures.of_block(block) for block in answer(model)],
+        "answer": answer(model),
         "parts": shown_parts,
         "ids": [part["id"] for part in shown_parts],
         "evidence": bundles.evidence_of(model, entries, path),
@@ -111,10 +111,8 @@ def _cut(runs: int) -> str:
 
 
 def write_page(model: ReportModel, entries: Sequence[Entry], path: Path, first: Sequence[Section] = ()) -> WrittenPage:
-    """Replace ``path`` at once; the same runs at the same places give the same bytes.
-
-    Raises UsageError when it cannot be written, or would be too large whatever is left out.
-    """
+    """Replace a file at once; the same runs at the same places give the same bytes. Raises UsageError when it cannot be
+    written, or would be too large whatever is left out."""
     if path.exists() and not path.is_file():
         raise UsageError(f"cannot write {path}: it is {'a folder' if path.is_dir() else 'no regular file'}")
     text, cut = page_text(model, entries, path, first), ""
@@ -126,10 +124,8 @@ def write_page(model: ReportModel, entries: Sequence[Entry], path: Path, first: 
             f"{path} would have {size >> 20} MiB, more than the {MOST_BYTES >> 20} of a page: report fewer folders at "
             "once, or write Markdown with --output"
         )
-    try:
+    with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"cannot write {error.filename or path}: {error.strerror or error}") from error
     replace_atomically(path, text)
     return WrittenPage(path, size, cut)
 
@@ -146,6 +142,7 @@ def _rendered(title: str, values: Mapping[str, Any], data: Mapping[str, Any]) ->
     environment = Environment(
         loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
+    environment.filters.update(spans=spans, identity=figures.identity, kind=lambda block: type(block).__name__)
     return environment.get_template("report.html.jinja").render(
         **values,
         title=visible(title),

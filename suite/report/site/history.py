@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -52,31 +52,21 @@ class Point:
 
 
 @dataclass(frozen=True)
-class PhaseChange:
-    """Seconds of a phase per iteration before and after; ``ratio`` of rates, above 1 is faster."""
-
-    name: str
-    before: float
-    after: float
-
-    @property
-    def ratio(self) -> float | None:
-        return self.before / self.after if self.after > 0 and self.before > 0 else None
-
-
-@dataclass(frozen=True)
 class LevelChange:
-    """A change of a series: between ``before`` and ``after``, by their places among the points with a rate; the true
-    place is one of ``first`` to ``last``. ``ratio``: rate after over before. ``versions``: name, before and after."""
+    """A change of a series: it ``began`` with the point ``after``, by its place among those with a rate; ``anchor``
+    names it on a page; the true place is one of ``first`` to ``last``. ``ratio``: rate after over before.
+    ``versions``: name, before and after. ``phases``: name, seconds per iteration before and after, and the ratio of
+    rates, above 1 is faster."""
 
-    before: int
     after: int
+    anchor: str
+    began: float | None
     first: int
     last: int
     ratio: Interval
     probability: float
     versions: tuple[tuple[str, str, str], ...]
-    phases: tuple[PhaseChange, ...]
+    phases: tuple[tuple[str, float, float, float | None], ...]
 
     @property
     def direction(self) -> Direction:
@@ -107,8 +97,39 @@ class Series:
         return sum(len(point.run_ids) for point in (*self.points, *self.lost))
 
     @property
+    def without_rate(self) -> int:
+        lost = [one for point in (*self.points, *self.lost) for one in point.lost]
+        return sum(count for state, count, _ in lost if state != "suspect")
+
+    @property
     def latest(self) -> Point | None:
         return self.points[-1] if self.points else None
+
+    def as_json(self) -> dict[str, Any]:
+        def at(place: int) -> dict[str, Any]:
+            point = self.points[place]
+            return {"folder": point.folder, "started": point.started, "runs": list(point.run_ids)}
+
+        return {
+            "id": self.id,
+            "name": self.name,
+            "facts": dict(self.facts),
+            "points": len(self.points),
+            "runs": self.runs,
+            "noise": self.noise,
+            "changes": [
+                {
+                    "direction": change.direction,
+                    "ratio": {"value": change.ratio.value, "low": change.ratio.low, "high": change.ratio.high},
+                    "probability": change.probability,
+                    "begins": at(change.after),
+                    "earliest": at(change.first),
+                    "latest": at(change.last),
+                    "versions": [list(one) for one in change.versions],
+                }
+                for change in self.changes
+            ],
+        }
 
 
 def histories(found: Gathered, names: Mapping[Path, str]) -> tuple[Series, ...]:
@@ -116,14 +137,9 @@ def histories(found: Gathered, names: Mapping[Path, str]) -> tuple[Series, ...]:
     by_series: dict[str, list[RunFacts]] = defaultdict(list)
     for run, series in zip(found.runs, _series_of(found), strict=True):
         by_series[series].append(run)
-    labels = {folder.as_posix(): name for folder, name in names.items()}
-    made = [_series(name, found.series[name], runs, found.versions, labels) for name, runs in sorted(by_series.items())]
-    return tuple(sorted(made, key=_order))
-
-
-def _order(series: Series) -> tuple:
-    facts = series.facts
-    return (facts["machine"], facts["parameters"], facts["size"], facts["ranks"], series.name, series.id)
+    made = [_series(name, found.series[name], runs, found.versions, names) for name, runs in sorted(by_series.items())]
+    first = ("machine", "parameters", "size", "ranks")
+    return tuple(sorted(made, key=lambda one: (*(one.facts[name] for name in first), one.name, one.id)))
 
 
 def _series_of(found: Gathered) -> list[str]:
@@ -150,15 +166,12 @@ def _without_outcome(facts: Mapping[str, Any]) -> tuple:
     return tuple((name, value) for name, value in sorted(facts.items()) if name not in shown_apart)
 
 
-def _label(names: Mapping[str, str], path: str) -> str:
+def _label(names: Mapping[Path, str], path: Path) -> str:
     """Of a bundle's folder: below the last part of what was named, so that no page tells where that is."""
     for folder, name in names.items():
-        if path == folder:
-            return name
-        below = path if folder == "." else path[len(folder) + 1 :] if path.startswith(f"{folder}/") else None
-        if below is not None:
-            return "/".join([name, *below.split("/")[:-1]])
-    return path.rpartition("/")[0]
+        if path.is_relative_to(folder):
+            return "/".join([name, *path.relative_to(folder).parts[:-1]])
+    return path.parent.as_posix()
 
 
 def _series(
@@ -166,11 +179,11 @@ def _series(
     facts: Mapping[str, Any],
     runs: Sequence[RunFacts],
     versions: Mapping[str, Mapping[str, str]],
-    labels: Mapping[str, str],
+    names: Mapping[Path, str],
 ) -> Series:
     groups: dict[tuple[str, str], list[RunFacts]] = defaultdict(list)
     for run in runs:
-        groups[_label(labels, run.trace.path.as_posix()), run.versions].append(run)
+        groups[_label(names, run.trace.path), run.versions].append(run)
     all_points = sorted(
         (_point(name, folder, group) for (folder, _), group in groups.items()),
         key=lambda point: (point.started or 0.0, point.folder, point.id),
@@ -250,14 +263,15 @@ def _level_change(
     ratio = Interval(*(math.exp(min(max(log, -700.0), 700.0)) for log in (change.difference, low, high)))
     before, after = points[edges[number] : change.place], points[change.place : edges[number + 2]]
     return LevelChange(
-        before=change.place - 1,
         after=change.place,
+        anchor=f"change-{points[change.place].id}",
+        began=points[change.place].started,
         first=change.first,
         last=change.last,
         ratio=ratio,
         probability=change.probability,
         versions=changed_versions(versions[points[change.first - 1].versions], versions[points[change.last].versions]),
-        phases=_phase_changes(before, after),
+        phases=tuple(_phase_changes(before, after)),
     )
 
 
@@ -266,11 +280,10 @@ def changed_versions(before: Mapping[str, str], after: Mapping[str, str]) -> tup
     return tuple((name, before.get(name, "-"), after.get(name, "-")) for name in names[:_MOST_VERSIONS])
 
 
-def _phase_changes(before: Sequence[Point], after: Sequence[Point]) -> tuple[PhaseChange, ...]:
+def _phase_changes(before: Sequence[Point], after: Sequence[Point]) -> Iterator[tuple[str, float, float, float | None]]:
     """Mean over the points of both levels, where all of them tell the phase."""
-    first, second = ([dict(point.phases) for point in side] for side in (before, after))
-    return tuple(
-        PhaseChange(name, mean_of([one[name] for one in first]), mean_of([one[name] for one in second]))
-        for name in first[0]
-        if all(name in one for one in (*first, *second))
-    )
+    sides = [[dict(point.phases) for point in side] for side in (before, after)]
+    for name in sides[0][0]:
+        if all(name in one for side in sides for one in side):
+            first, second = (mean_of([one[name] for one in side]) for side in sides)
+            yield name, first, second, first / second if first > 0 and second > 0 else None

@@ -4,10 +4,10 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from suite.bundle.archive.opening import Opened, opened
@@ -15,14 +15,12 @@ from suite.bundle.cache.code import ROOMS, code_key
 from suite.bundle.cache.database import Database
 from suite.bundle.cache.place import cache_folder
 from suite.bundle.cache.survey import Surveyed, survey
+from suite.bundle.files import DamagedBundle, parse_object, writing
 from suite.bundle.walk import is_trial
 from suite.report.formatting.escape import visible
 from suite.report.formatting.numbers import counted
 from suite.spec import foreign
 from suite.spec.base import UsageError, printable
-
-if TYPE_CHECKING:
-    from suite.report.site.pages import Site
 
 SITE_SCHEMA = "suite/site/1"
 #: Lists what the site was made of and holds.
@@ -87,42 +85,22 @@ class WrittenSite:
         }
 
 
-def made_of(words: Sequence[Any], bundles: Sequence[Surveyed]) -> str:
+def _made_of(words: Sequence[Any], bundles: Sequence[Surveyed]) -> str:
     """A digest of all that a site is made of: the words given, every bundle with the signature of its files, and the
     code."""
     code = code_key((*ROOMS, "report"), ("jinja2", "numpy"))
     return hashlib.sha256(code + repr((words, bundles)).encode(errors="surrogateescape")).hexdigest()
 
 
-class LastTime:
-    """What is kept of a site in the user's own cache, as pages that are published do not tell where results lie."""
-
-    def __init__(self, path: Path) -> None:
-        self._name = b"site 2 " + os.fsencode(path.resolve())
-        database = Database(cache_folder())
-        body = database.get(self._name)
-        database.close()
-        self._known: dict[str, Any] = json.loads(body) if body else {}
-
-    @property
-    def folders(self) -> list[Path]:
-        """Those that it was made from; none where nothing is known."""
-        here = Path.cwd()
-        folders = map(Path, self._known.get("folders", ()))
-        return [folder.relative_to(here) if folder.is_relative_to(here) else folder for folder in folders]
-
-    def summary(self, made_of: str, manifest: str) -> Summary | None:
-        """What was told of it, where it was made of the same and its ``manifest`` had this digest."""
-        is_same = (self._known.get("made_of"), self._known.get("manifest")) == (made_of, manifest)
-        return Summary(**self._known["summary"]) if is_same else None
-
-    def keep(self, folders: Sequence[Path], made_of: str | None, manifest: str, summary: Summary) -> None:
-        """``made_of``: null where a site of the same may be another one."""
-        known = {"made_of": made_of, "manifest": manifest, "summary": asdict(summary)}
-        body = {"folders": [str(folder.resolve()) for folder in folders], **known}
-        database = Database(cache_folder())
-        database.put(self._name, json.dumps(body).encode())
-        database.close()
+def _last_time(path: Path, now: dict[str, Any] | None = None) -> dict[str, Any]:
+    """What is kept of a site in the user's own cache, as pages that are published do not tell where results lie.
+    ``now``: what is kept from now on."""
+    name, database = b"site 2 " + os.fsencode(path.resolve()), Database(cache_folder())
+    body = database.get(name)
+    if now is not None:
+        database.put(name, json.dumps(now).encode())
+    database.close()
+    return json.loads(body) if body else {}
 
 
 def write_site(path: Path, folders: Sequence[Path], title: str | None = None, base: str | None = None) -> WrittenSite:
@@ -133,8 +111,9 @@ def write_site(path: Path, folders: Sequence[Path], title: str | None = None, ba
     """
     before, manifest = _before(path)
     pages: dict[str, str] = before.get("pages", {})
-    last = LastTime(path)
-    folders = folders or last.folders
+    last = _last_time(path)
+    here, before_now = Path.cwd(), map(Path, last.get("folders", ()))
+    folders = folders or [one.relative_to(here) if one.is_relative_to(here) else one for one in before_now]
     if not folders:
         raise UsageError(f"which results? suite site {path} --from FOLDER (more than once for several)")
     title = title or before.get("title") or TITLE
@@ -142,27 +121,27 @@ def write_site(path: Path, folders: Sequence[Path], title: str | None = None, ba
     with opened(folders) as readable:
         bundles = [one for one in survey(readable.folders)[0] if not is_trial(one.path)]
         names = _names(folders, readable)
-        whole = made_of((title, base, [(str(folder), name) for folder, name in names.items()]), bundles)
-        same = last.summary(whole, manifest) if manifest and not readable.archives else None
-        if same and all(_digest_on_disk(path / name) == digest for name, digest in pages.items()):
-            return WrittenSite(path, same, read=0, written=0, kept=len(pages), removed=0)
-        from suite.report.site.making import make_site  # a site that did not change needs none of it
+        whole = _made_of((title, base, [(str(folder), name) for folder, name in names.items()]), bundles)
+        is_same = not readable.archives and (last.get("made_of"), last.get("manifest")) == (whole, manifest)
+        if is_same and all(_digest_on_disk(path / name) == digest for name, digest in pages.items()):
+            return WrittenSite(path, Summary(**last["summary"]), read=0, written=0, kept=len(pages), removed=0)
+        from suite.report.site.pages import made_pages, make_site  # a site that did not change needs none of it
 
         found, site, summary = make_site(bundles, names, readable, title)
     if not summary.runs:
         detail = f"; {summary.told[0]}" if summary.told else ""
         raise UsageError(f"no run to show in {', '.join(str(folder) for folder in folders)}{detail}")
-    try:
-        made, written = _write_pages(path, site, base)
+    with writing(path):
+        made, written = _write_pages(path, made_pages(site, base))
         removed = pages.keys() - made.keys()
         for name in removed:
             (path / name).unlink(missing_ok=True)
         body = {"schema": SITE_SCHEMA, "title": title, "url": base, "runs": summary.runs, "digest": found.digest}
         text = json.dumps({**body, "pages": made}, indent=1, sort_keys=True) + "\n"
         _replace(path / MANIFEST, text)
-        last.keep(folders, whole if found.is_kept else None, _sha256(text), summary)
-    except OSError as error:
-        raise UsageError(f"cannot write {error.filename or path}: {error.strerror or error}") from error
+        # made of nothing, where a site of the same may be another one
+        told = {"made_of": whole if found.is_kept else None, "manifest": _sha256(text), "summary": asdict(summary)}
+        _last_time(path, {"folders": [str(folder.resolve()) for folder in folders], **told})
     return WrittenSite(path, summary, found.read, written, len(made) - written, len(removed))
 
 
@@ -174,14 +153,12 @@ def checked_url(text: str) -> str:
     return text if text.endswith("/") else f"{text}/"
 
 
-def _write_pages(path: Path, site: "Site", base: str | None) -> tuple[dict[str, str], int]:
+def _write_pages(path: Path, made: Iterable[tuple[str, str]]) -> tuple[dict[str, str], int]:
     """The digests of all pages by name, and how many of these are others than before."""
-    from suite.report.site.making import made_pages
-
     (path / "series").mkdir(parents=True, exist_ok=True)
     pages: dict[str, str] = {}
     written = 0
-    for name, text in made_pages(site, base):
+    for name, text in made:
         pages[name] = _sha256(text)
         if _digest_on_disk(path / name) != pages[name]:
             _replace(path / name, text)
@@ -194,35 +171,24 @@ def _before(path: Path) -> tuple[dict[str, Any], str]:
 
     Raises UsageError for a folder with something else, since pages of other names may lie there.
     """
-    if not os.path.lexists(path):
-        return {}, ""
-    if not path.is_dir():
-        raise UsageError(f"{path} is not a folder")
+    listed = path / MANIFEST
     try:
-        text = foreign.read_text(path / MANIFEST, MANIFEST)
+        text = foreign.read_text(listed, str(listed))
+        body = parse_object(text, str(listed))
     except FileNotFoundError:
-        if any(path.iterdir()):
-            raise UsageError(
-                f"{path} holds something else than a site: name a folder that is empty or not there"
-            ) from None
+        if path.is_dir() and any(path.iterdir()):
+            raise UsageError(f"{path} holds something else than a site: name a folder that is empty or new") from None
         return {}, ""
-    try:
-        body = json.loads(text)
-    except ValueError as error:
-        raise UsageError(f"{path / MANIFEST} is no JSON: remove it, and the site is made anew") from error
-    schema = body.get("schema") if isinstance(body, dict) else None
-    if schema != SITE_SCHEMA:
-        raise UsageError(f"{path / MANIFEST} is of schema {ascii(schema)[:40]}; this version writes {SITE_SCHEMA}")
-    return _checked(body), _sha256(text)
-
-
-def _checked(body: dict[str, Any]) -> dict[str, Any]:
-    """What is as this version writes it: of a list that somebody changed the rest is as if it were not there."""
+    except DamagedBundle as error:
+        raise UsageError(f"{error}: remove it, and the site is made again") from error
+    if body.get("schema") != SITE_SCHEMA:
+        raise UsageError(f"{listed} is of schema {ascii(body.get('schema'))[:40]}; this version writes {SITE_SCHEMA}")
+    # of a list that somebody changed what is not as this version writes it is as if it were not there
     pages = body.get("pages")
     kept: dict[str, Any] = {name: body[name] for name in ("title", "url") if isinstance(body.get(name), str)}
     if isinstance(pages, dict):
         kept["pages"] = {name: digest for name, digest in pages.items() if _PAGE.fullmatch(name)}
-    return kept
+    return kept, _sha256(text)
 
 
 def _names(given: Sequence[Path], readable: Opened) -> dict[Path, str]:

@@ -1,5 +1,5 @@
-"""The pages of a site: every word that others chose is escaped, and a policy lets nothing load or run but the page's
-own style and script."""
+"""A site in memory: its pages, and what is told of it. Every word that others chose is escaped, and a policy lets
+nothing load or run but the page's own style and script."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -8,16 +8,19 @@ from functools import cache
 from itertools import combinations_with_replacement, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlencode
 from uuid import UUID, uuid5
 
 from markupsafe import Markup
 
+from suite.bundle.archive.opening import Opened
+from suite.bundle.cache.survey import Surveyed
 from suite.report.formatting.escape import visible
 from suite.report.formatting.html import in_script, policy, source
 from suite.report.formatting.numbers import UNKNOWN, counted, interval, listed, moment, number
 from suite.report.site.chart import picture, spark
-from suite.report.site.history import LevelChange, Point, Series, changed_versions
+from suite.report.site.history import LevelChange, Point, Series, changed_versions, histories
+from suite.report.site.output import Summary
+from suite.report.site.runs import Gathered, gather
 from suite.stats.changes import LEVEL
 from suite.stats.compare import compare
 from suite.stats.intervals import log_rates
@@ -65,7 +68,38 @@ class Site:
     told: tuple[str, ...]
 
 
-def index_page(site: Site) -> str:
+def make_site(
+    bundles: Sequence[Surveyed], names: Mapping[Path, str], places: Opened, title: str
+) -> tuple[Gathered, Site, Summary]:
+    """What it is made of, itself, and what is told of it. ``names``: what pages call each folder."""
+    found = gather(bundles, places.holds)
+    found.told = list(map(places.shown, found.told))
+    series = histories(found, names)
+    return found, Site(title, series, found.versions, tuple(found.told)), _summary(found, series)
+
+
+def made_pages(site: Site, base: str | None) -> Iterator[tuple[str, str]]:
+    yield "index.html", _index_page(site)
+    yield "compare.html", _compare_page(site)
+    yield "feed.xml", _feed(site, base)
+    for one in site.series:
+        yield f"series/{one.id}.html", _series_page(site, one)
+
+
+def _summary(found: Gathered, series: Sequence[Series]) -> Summary:
+    changes = [(one, change) for one in series for change in one.changes]
+    changes.sort(key=lambda pair: -(pair[1].began or 0.0))
+    return Summary(
+        runs=len(found.runs),
+        points=sum(len(one.points) for one in series),
+        regressions=sum(change.direction == "slower" for _, change in changes),
+        changes=[f"{one.name} on {one.facts['machine']}: {_change_title(change)}" for one, change in changes],
+        series=[one.as_json() for one in series],
+        told=found.told,
+    )
+
+
+def _index_page(site: Site) -> str:
     starts = [point.started for one in site.series for point in one.points if point.started is not None]
     return _rendered(
         "index.html.jinja",
@@ -73,42 +107,16 @@ def index_page(site: Site) -> str:
         title=site.title,
         up="",
         runs=f"{sum(one.runs for one in site.series):,}",
-        first=moment(min(starts, default=None))[:10],
-        last=moment(max(starts, default=None))[:10],
+        first=min(starts, default=None),
+        last=max(starts, default=None),
         level=f"{LEVEL:.0%}",
         alarms=f"{LEVEL * len(site.series):.2g} on average",
         told=site.told,
-        series=[_index_row(one) for one in site.series],
+        series=site.series,
     )
 
 
-def _index_row(series: Series) -> dict[str, Any]:
-    facts, latest = series.facts, series.latest
-    lost = sum(
-        count for point in (*series.points, *series.lost) for state, count, _ in point.lost if state != "suspect"
-    )
-    change = series.changes[-1] if series.changes else None
-    began = moment(_began(series, change) if change else None)[:10]
-    return {
-        **{name: facts[name] for name in ("size", "parameters", "backend", "ranks", "layout", "machine")},
-        "id": series.id,
-        "name": series.name,
-        "work": facts["algorithm"],
-        "runs": series.runs,
-        "lost": f"{lost} without a rate" if lost else "",
-        "points": len(series.points),
-        "value": _exact(latest.rate.value) if latest and latest.rate else "",
-        "rate": interval(latest.rate) if latest else "-",
-        "started": _exact(latest.started) if latest and latest.started is not None else "",
-        "when": moment(latest.started if latest else None)[:10],
-        "spark": spark(series) if series.points else "",
-        "change": f"{_percent(change.ratio.value)}, {began}" if change else "",
-        "direction": change.direction if change else "",
-        "size_of_change": _exact(change.ratio.value) if change else "",
-    }
-
-
-def series_page(site: Site, series: Series) -> str:
+def _series_page(site: Site, series: Series) -> str:
     points = sorted((*series.points, *series.lost), key=lambda point: (point.started or 0.0, point.folder, point.id))
     rows = [_point_row(point, before, site) for before, point in pairwise([None, *points]) if point]
     return _rendered(
@@ -116,40 +124,22 @@ def series_page(site: Site, series: Series) -> str:
         scripts=("site.js",),
         title=series.name,
         up="../",
-        summary=_summary(series),
-        chart=picture(series) if series.points else "",
-        changes=[_change(series, number) for number in reversed(range(len(series.changes)))],
+        series=series,
         points=rows[::-1],
-        facts=[(title, series.facts[name]) for name, title in _SHOWN_FACTS.items()],
-        evidence=[
-            (run, point.folder, digest)
-            for point in points
-            for run, digest in zip(point.run_ids, point.digests, strict=True)
-        ],
+        names=_SHOWN_FACTS,
     )
 
 
-def _summary(series: Series) -> str:
-    latest, facts = series.latest, series.facts
-    text = f"{facts['algorithm']}, workload {facts['workload']}, on {facts['machine']}."
-    if latest is not None:
-        text += f" Latest: {interval(latest.rate)} samples/s, {moment(latest.started)}."
-    if series.noise is not None:
-        text += f" A point lies within about {100 * series.noise:.2g} % of its level (one standard deviation)."
-    return text
-
-
-def change_title(series: Series, change: LevelChange) -> str:
+def _change_title(change: LevelChange) -> str:
     """``12 % slower since 2026-11-03``."""
-    since = moment(_began(series, change))[:10]
-    return f"{_percent(change.ratio.value, with_sign=False)} {change.direction} since {since}"
+    return f"{_percent(change.ratio.value, with_sign=False)} {change.direction} since {_day(change.began)}"
 
 
-def change_text(series: Series, change: LevelChange) -> str:
+def _change_text(change: LevelChange, series: Series) -> str:
     ratio, low, high = (number(figure) for figure in (change.ratio.value, change.ratio.low, change.ratio.high))
     before, after, first, last = (
         f"{moment(point.started)} ({point.folder})"
-        for point in (series.points[place] for place in (change.before, change.after, change.first, change.last))
+        for point in (series.points[place] for place in (change.after - 1, change.after, change.first, change.last))
     )
     where = "No other place is likely (95 %)."
     if change.first != change.last:
@@ -161,48 +151,19 @@ def change_text(series: Series, change: LevelChange) -> str:
     )
 
 
-def change_anchor(series: Series, change: LevelChange) -> str:
-    """Of the point with which a change begins."""
-    return f"change-{series.points[change.after].id}"
-
-
-def _change(series: Series, place: int) -> dict[str, Any]:
-    change = series.changes[place]
-    before, after = series.points[change.before], series.points[change.after]
-    return {
-        "title": change_title(series, change),
-        "anchor": change_anchor(series, change),
-        "direction": change.direction,
-        "text": change_text(series, change),
-        "compare": urlencode({"a": series.id, "p": before.id, "b": series.id, "q": after.id}),
-        "versions": change.versions,
-        "phases": [
-            (one.name, *(number(figure) for figure in (one.before, one.after, one.ratio))) for one in change.phases
-        ],
-    }
-
-
-def _point_row(point: Point, before: Point | None, site: Site) -> dict[str, Any]:
+def _point_row(point: Point, before: Point | None, site: Site) -> tuple[Point, str, str, str]:
+    """With the suite's version, what is not the same as ``before``, and the runs without a rate."""
     versions = site.versions[point.versions]
     differing = changed_versions(site.versions[before.versions], versions) if before else ()
     texts = [f"{name} {old} / {new}" for name, old, new in differing[:_MOST_DIFFERENCES]]
-    more = len(differing) - len(texts)
-    suspect = " (suspect)" if point.is_suspect else ""
-    return {
-        "id": point.id,
-        "started": _exact(point.started) if point.started is not None else "",
-        "when": moment(point.started),
-        "folder": point.folder,
-        "value": _exact(point.rate.value) if point.rate else "",
-        "rate": f"{interval(point.rate)}{suspect}",
-        "runs": f"{len(point.measured)} of {len(point.run_ids)}",
-        "suite": " ".join(filter(None, (versions.get("suite"), versions.get("suite's commit")))),
-        "differs": ", ".join([*texts, *([f"and {more} more"] if more > 0 else [])]),
-        "lost": listed([f"{count} {state} ({why})" if why else f"{count} {state}" for state, count, why in point.lost]),
-    }
+    if len(differing) > len(texts):
+        texts.append(f"and {len(differing) - len(texts)} more")
+    suite = " ".join(filter(None, (versions.get("suite"), versions.get("suite's commit"))))
+    lost = [f"{count} {state} ({why})" if why else f"{count} {state}" for state, count, why in point.lost]
+    return point, suite, ", ".join(texts), listed(lost)
 
 
-def compare_page(site: Site) -> str:
+def _compare_page(site: Site) -> str:
     with_points = [one for one in site.series if one.points]
     shared = sorted({point.versions for one in with_points for point in one.points})
     numbers = {name: index for index, name in enumerate(shared)}
@@ -271,8 +232,12 @@ def _percent(ratio: float, with_sign: bool = True) -> str:
     return f"{change:+.{digits}f} %" if with_sign else f"{abs(change):.{digits}f} %"
 
 
-def _exact(value: float) -> str:
-    return f"{value:.9g}"
+def _exact(value: float | None) -> str:
+    return "" if value is None else f"{value:.9g}"
+
+
+def _day(unix_seconds: float | None) -> str:
+    return moment(unix_seconds)[:10]
 
 
 def _rendered(template: str, scripts: Sequence[str] = (), data: Any = None, **values: Any) -> str:
@@ -287,33 +252,16 @@ def _rendered(template: str, scripts: Sequence[str] = (), data: Any = None, **va
     )  # fmt: skip
 
 
-def feed(site: Site, base: str | None) -> str:
+def _feed(site: Site, base: str | None) -> str:
     """Atom (RFC 4287), the latest regression first. ``base``: where the site will be, for links that need it."""
     found = [(one, change) for one in site.series for change in one.changes if change.direction == "slower"]
-    found.sort(key=lambda pair: (-(_began(*pair) or 0.0), pair[0].id))
-    template = _environment().get_template("feed.xml.jinja")
-    return template.render(
+    found.sort(key=lambda pair: (-(pair[1].began or 0.0), pair[0].id))
+    return _environment().get_template("feed.xml.jinja").render(
         title=site.title,
         base=base,
-        id=str(uuid5(_NAMESPACE, base or site.title)),
-        updated=_stamp(max((began for pair in found if (began := _began(*pair)) is not None), default=None)),
-        entries=[_entry(series, change) for series, change in found[:_MOST_ENTRIES]],
-    )
-
-
-def _entry(series: Series, change: LevelChange) -> dict[str, str]:
-    anchor = change_anchor(series, change)
-    return {
-        "title": f"{series.name}: {change_title(series, change)}",
-        "id": str(uuid5(_NAMESPACE, f"{series.id} {anchor}")),
-        "updated": _stamp(_began(series, change)),
-        "link": f"series/{series.id}.html#{anchor}",
-        "text": f"{series.facts['machine']}. {change_text(series, change)}",
-    }
-
-
-def _began(series: Series, change: LevelChange) -> float | None:
-    return series.points[change.after].started
+        updated=max((change.began for _, change in found if change.began is not None), default=None),
+        entries=found[:_MOST_ENTRIES],
+    )  # fmt: skip
 
 
 def _stamp(unix_seconds: float | None) -> str:
@@ -325,7 +273,7 @@ def _stamp(unix_seconds: float | None) -> str:
 def _environment() -> "Environment":
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    return Environment(
+    environment = Environment(
         loader=FileSystemLoader(_TEMPLATES),
         undefined=StrictUndefined,
         autoescape=True,
@@ -335,3 +283,7 @@ def _environment() -> "Environment":
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    environment.filters.update(exact=_exact, percent=_percent, number=number, interval=interval)
+    environment.filters.update(moment=moment, day=_day, stamp=_stamp, uuid=lambda words: str(uuid5(_NAMESPACE, words)))
+    environment.filters.update(named=_change_title, told=_change_text, drawn=picture, sparks=spark)
+    return environment

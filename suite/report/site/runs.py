@@ -4,7 +4,7 @@ folders, of which those that were read before and are as they were are not read 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from suite.bundle.cache.survey import Surveyed
 from suite.bundle.cache.table import Derived, View, select
@@ -54,9 +54,6 @@ class RunFacts:
     phases: dict[str, float]
     caveat: str
 
-    def at(self, path: str) -> "RunFacts":
-        return replace(self, trace=replace(self.trace, path=Path(path)))
-
     def measured(self) -> RunSeconds | None:
         """The iterations that count; null where it has no rate."""
         if not self.counted:
@@ -101,17 +98,14 @@ def read_run(derived: Derived) -> ReadRun:
 
 
 def series_facts(manifest: Manifest, record: Record) -> dict[str, Any]:
-    """What all runs of a series share: the work, how it is laid out and measured, and the kind of machine.
-
-    Versions are what a history is about, so neither the stack nor the image is in it. ``work`` is equal for series
-    whose rates can be compared at all.
-    """
+    """What all runs of a series share: no stack and no image, as versions are what a history is about. ``work`` is
+    equal for series whose rates can be compared at all."""
     launch, hardware = launch_setting_of(record), hardware_of(record)
-    asked = _asked(manifest)
+    work, settings, facts = _asked(manifest)
     return {
-        "work": digest([*asked.work, _done(record)]),
-        "settings": digest([*asked.settings, launch.started]),
-        **asked.facts,
+        "work": digest([*work, _done(record)]),
+        "settings": digest([*settings, launch.started]),
+        **facts,
         "launcher": launch.launcher or "",
         "at_once": launch.at_once or 1,
         "clock": clock_of([Entry(manifest, record, "")]),
@@ -119,16 +113,9 @@ def series_facts(manifest: Manifest, record: Record) -> dict[str, Any]:
     }
 
 
-class _Asked(NamedTuple):
-    """What a manifest alone says of its series."""
-
-    work: list[Any]
-    settings: list[Any]
-    facts: dict[str, Any]
-
-
 @once_per_manifest
-def _asked(manifest: Manifest) -> _Asked:
+def _asked(manifest: Manifest) -> tuple[list[Any], list[Any], dict[str, Any]]:
+    """What a manifest alone says of its series: of the work, of how it is laid out and measured, and in words."""
     size, layout, workload, measure = manifest.size, manifest.layout, manifest.workload, manifest.measure
     work = [manifest.work_hash, lengths_hash_of(manifest), layout.ranks, measure.precision]
     settings = [layout.model_dump(mode="json"), measure.model_dump(mode="json", exclude=_NO_SERIES)]
@@ -148,7 +135,7 @@ def _asked(manifest: Manifest) -> _Asked:
         "precision": measure.precision,
         "threads": measure.threads_per_rank,
     }
-    return _Asked(work, settings, facts)
+    return work, settings, facts
 
 
 def machine_name(hardware: Sequence[str] | None) -> str:
@@ -236,7 +223,8 @@ def gather(bundles: Sequence[Surveyed], is_alone: Callable[[Surveyed], bool]) ->
         elif isinstance(result, DamagedBundle):
             unread.append(Caveat("damaged", bundle.path, f"left out, damaged: {result}"))
         else:
-            found.runs.append(result.facts.at(bundle.path))
+            trace = replace(result.facts.trace, path=Path(bundle.path))
+            found.runs.append(replace(result.facts, trace=trace))
             found.series[result.facts.series] = result.series
             found.versions[result.facts.versions] = result.versions
     found.is_kept = not unread and all(one.signature and one.signature.is_settled for one in bundles)

@@ -227,7 +227,7 @@ def test_an_archive_is_read_as_the_folder_that_it_holds_and_no_page_tells_where_
         (["out", "--from", "nowhere"], "cannot read nowhere"),
         (["out", "--from", "empty"], "no run to show in empty"),
         (["full", "--from", "runs"], "holds something else than a site"),
-        (["file", "--from", "runs"], "file is not a folder"),
+        (["file", "--from", "runs"], "file/site.json cannot be read: not a directory"),
         (["out", "--from", "runs", "--url", "javascript:alert(1)"], "--url is an address"),
         (["newer", "--from", "runs"], "is of schema 'suite/site/99'"),
     ],

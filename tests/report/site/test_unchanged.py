@@ -7,9 +7,9 @@ from unittest.mock import Mock
 
 import pytest
 
-import suite.report.site.making as making
 from suite.bundle.cache.survey import survey
 from suite.bundle.store import find_bundles
+from suite.report.site import pages
 from suite.report.site.output import WrittenSite, write_site
 from tests.report.site.nights import night, nights
 from tests.report.test_output import contents
@@ -29,7 +29,7 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_nothing_is_made_where_nothing_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     before = contents(Path("out"))
     first = write_site(Path("new"), [RUNS])
-    monkeypatch.setattr(making, "gather", Mock(side_effect=AssertionError("the site was made again")))
+    monkeypatch.setattr(pages, "gather", Mock(side_effect=AssertionError("the site was made again")))
     again = write_site(Path("out"), [])
     assert (again.read, again.written, again.kept, again.removed) == (0, 0, 4, 0)
     assert again.summary == first.summary and contents(Path("out")) == before
@@ -79,9 +79,9 @@ def test_a_survey_finds_what_a_search_finds(tmp_path: Path) -> None:
 def _remade(folder: str, monkeypatch: pytest.MonkeyPatch, **words: str) -> WrittenSite:
     """Of the same runs; fails where it was taken to be as it was."""
     made: list[object] = []
-    gather = making.gather
+    gather = pages.gather
     with monkeypatch.context() as patched:
-        patched.setattr(making, "gather", lambda *asked: made.append(1) or gather(*asked))
+        patched.setattr(pages, "gather", lambda *asked: made.append(1) or gather(*asked))
         done = write_site(Path(folder), [RUNS], **words)
     assert made
     return done
