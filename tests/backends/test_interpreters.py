@@ -7,7 +7,7 @@ import pytest
 
 from suite.backends import registry
 from suite.backends.registry import environment_python, read_interpreters
-from suite.backends.trlx_deepspeed import TrlxDdp
+from suite.backends.trlx import TrlxDdp
 from suite.spec.base import UsageError
 
 

@@ -181,11 +181,9 @@ class TestOutput:
 
 def test_a_stack_that_cannot_run_says_so_and_which_interpreter_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
     newer_than_the_last_with_ppo = {"trl": "1.16.0"}
-    for module in ("suite.launch.probe", "suite.backends.base"):
-        versions = lambda python, packages: {**dict.fromkeys(packages, "5.0"), **newer_than_the_last_with_ppo}  # noqa: E731
-        monkeypatch.setattr(f"{module}.stack_versions", versions)
-    for module in ("trlx_deepspeed", "trlx_nemo"):
-        monkeypatch.setattr(f"suite.backends.{module}.trlx_errors", lambda python, engine=False: [])
+    versions = lambda python, packages: {**dict.fromkeys(packages, "5.0"), **newer_than_the_last_with_ppo}  # noqa: E731
+    monkeypatch.setattr("suite.launch.probe.stack_versions", versions)
+    monkeypatch.setattr("suite.backends.trlx.ask_worker", lambda python, module: {})
     lines = suite("backends", "--python", f"trl-ppo={sys.executable}").stdout.splitlines()
     (first,) = [number for number, line in enumerate(lines) if line.startswith("trl-ppo ")]
     assert "trl 1.16.0" in lines[first + 1] and lines[first + 2].strip() == f"in {sys.executable}"
