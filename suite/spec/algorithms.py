@@ -8,13 +8,12 @@ import ast
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from pydantic import Field, model_validator
 
 from suite.spec.base import Frozen, UsageError
-from suite.spec.names import nearest
+from suite.spec.catalogue import look_up
 
 _FOLDER = Path(__file__).parents[1] / "worker" / "algorithms"
 PPO_NAME = "ppo"
@@ -47,18 +46,13 @@ def declarations() -> Mapping[str, Declaration]:
     """Every algorithm by name, PPO first."""
     found = [_declaration(path) for path in sorted(_FOLDER.glob("*.py")) if path.name not in ("__init__.py", "base.py")]
     found.sort(key=lambda each: (each.name != PPO_NAME, each.name))
-    return MappingProxyType({each.name: each for each in found})
+    return {each.name: each for each in found}
 
 
 def find_algorithm(name: str) -> Declaration:
     """The algorithm called ``name``. Raises UsageError with the nearest names otherwise."""
-    found = declarations().get(name.strip().lower())
-    if found is None:
-        known = declarations()
-        raise UsageError(
-            f"there is no algorithm {name[:40]!r}{nearest(name[:40], known)}; known are {', '.join(known)}"
-        )
-    return found
+    known = declarations()
+    return known[look_up(name[:40], "algorithm", known, f"known are {', '.join(known)}")]
 
 
 def _declaration(path: Path) -> Declaration:

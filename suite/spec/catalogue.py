@@ -3,11 +3,10 @@
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import yaml
-from pydantic import Field
+from pydantic import Field, PositiveInt
 
 from suite.spec.base import Frozen, Track, UsageError
 from suite.spec.device import Device, Precision
@@ -41,11 +40,9 @@ def data_file(file: str) -> Mapping[str, Any]:
 def sizes(ladder: str | None = None) -> Mapping[str, Shape]:
     """Every size by name, or those of one ladder in its order. UsageError for an unknown ladder."""
     if ladder is not None:
-        return MappingProxyType({name: sizes()[name] for name in find_ladder(ladder)})
+        return {name: sizes()[name] for name in find_ladder(ladder)}
     entries = data_file("sizes.yaml").items()
-    return MappingProxyType(
-        {name: Shape.model_validate({"name": name, **entry}, strict=True) for name, entry in entries}
-    )
+    return {name: Shape.model_validate({"name": name, **entry}, strict=True) for name, entry in entries}
 
 
 def find_size(name: str) -> Shape:
@@ -56,7 +53,7 @@ def find_size(name: str) -> Shape:
 @lru_cache(maxsize=1)
 def ladders() -> Mapping[str, tuple[str, ...]]:
     """Names of the sizes of each ladder, small to large."""
-    return MappingProxyType({name: tuple(entry["sizes"]) for name, entry in data_file("ladders.yaml").items()})
+    return {name: tuple(entry["sizes"]) for name, entry in data_file("ladders.yaml").items()}
 
 
 def find_ladder(name: str) -> tuple[str, ...]:
@@ -70,7 +67,7 @@ def workloads() -> Mapping[str, "Workload"]:
     from suite.spec.workload import Workload  # of many models, which listing sizes need not build
 
     entries = data_file("workloads.yaml").items()
-    return MappingProxyType({name: Workload.model_validate({"name": name, **entry}) for name, entry in entries})
+    return {name: Workload.model_validate({"name": name, **entry}) for name, entry in entries}
 
 
 def find_workload(name: str) -> "Workload":
@@ -81,7 +78,7 @@ def find_workload(name: str) -> "Workload":
 @lru_cache(maxsize=1)
 def devices() -> Mapping[str, Device]:
     """Every accelerator of the catalogue by name."""
-    return MappingProxyType({name: _device(name, entry) for name, entry in data_file("devices.yaml").items()})
+    return {name: _device(name, entry) for name, entry in data_file("devices.yaml").items()}
 
 
 def find_device(name: str) -> Device | None:
@@ -101,34 +98,29 @@ def _plain(name: str) -> str:
 
 def _device(name: str, entry: Mapping[str, Any]) -> Device:
     """From the units of data sheets (GiB, GB/s, TFLOP/s) to bytes and FLOP/s."""
-    rest = dict(entry)
-    link = rest.pop("link_gb_per_second")
-    return Device(
-        name=name,
-        memory_bytes=rest.pop("memory_gib") * 2**30,
-        memory_bytes_per_second=rest.pop("memory_gb_per_second") * 1e9,
-        link_bytes_per_second=None if link is None else link * 1e9,
-        peak_flops={precision: peak * 1e12 for precision, peak in rest.pop("peak_tflops").items()},
-        aliases=tuple(rest.pop("aliases", ())),
-        **rest,
-    )
+    body = {"name": name, **entry}
+    link = body.pop("link_gb_per_second")
+    body["memory_bytes"] = body.pop("memory_gib") * 2**30
+    body["memory_bytes_per_second"] = body.pop("memory_gb_per_second") * 1e9
+    body["link_bytes_per_second"] = None if link is None else link * 1e9
+    body["peak_flops"] = {precision: peak * 1e12 for precision, peak in body.pop("peak_tflops").items()}
+    return Device.model_validate(body)
 
 
 def look_up(name: str, kind: str, known: Mapping[str, Any], help_text: str) -> str:
     """The name as the catalogue spells it. UsageError with the nearest names for one that it does not have."""
-    by_lower = {item.lower(): item for item in known}
-    found = by_lower.get(name.strip().lower())
-    if found is None:
-        raise UsageError(f"there is no {kind} {name!r}{nearest(name, known)}; {help_text}")
-    return found
+    for spelled in known:
+        if spelled.lower() == name.strip().lower():
+            return spelled
+    raise UsageError(f"there is no {kind} {name!r}{nearest(name, known)}; {help_text}")
 
 
 class PresetPoint(Frozen):
     """One size of a preset: where it runs, how it is laid out, what it does."""
 
     size: str
-    nodes: int = Field(default=1, gt=0)
-    devices_per_node: int = Field(gt=0)
+    nodes: PositiveInt = 1
+    devices_per_node: PositiveInt
     layout: Mapping[str, Any] = Field(default={}, description="fields of the layout; a list compares its values")
     work: Mapping[str, Any] = Field(default={}, description="fields of the workload that this size changes")
 
@@ -160,7 +152,7 @@ class Preset(Frozen):
 @lru_cache(maxsize=1)
 def presets() -> Mapping[str, Preset]:
     """Every preset by name."""
-    return MappingProxyType({name: _preset(name, entry) for name, entry in data_file("presets.yaml").items()})
+    return {name: _preset(name, entry) for name, entry in data_file("presets.yaml").items()}
 
 
 def find_preset(name: str) -> Preset:

@@ -9,7 +9,13 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, get_args
 
-from pydantic import BaseModel, GetCoreSchemaHandler, SerializerFunctionWrapHandler, model_serializer
+from pydantic import (
+    BaseModel,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+)
 from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, core_schema
 
@@ -20,7 +26,7 @@ from suite.spec.base import Frozen
 class Declared:
     """Facts of one field.
 
-    ``option``: how the command line calls it, ``help`` what it says of it; no option: it cannot be set there.
+    ``option``: how the command line calls it; none: it cannot be set there. ``help``: what it is, there and in schemas.
     ``choice``: how its values are asked for. ``compare``: several values make a cross product; ``list``: one text for
     each entry; ``automatic``: on, off, or left to the backend; ``switch``: on or off; ``flag``: off unless asked for.
     ``reads``: what the texts typed for the option mean; they are read wherever the field is given texts.
@@ -38,11 +44,14 @@ class Declared:
     least: int | None = None
     feature: str | None = None
     label: str | None = None
-    label_order: int = 0
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         schema = handler(source)
         return schema if self.reads is None else core_schema.no_info_before_validator_function(self._read, schema)
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        text, _, _ = self.help.partition(" [default:")
+        return {**handler(schema), **({"description": text} if text else {})}
 
     def _read(self, value: Any) -> Any:
         assert self.reads is not None and self.option is not None, "of an option that is read"

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from functools import lru_cache
-from types import MappingProxyType
 from typing import Annotated
 
 from pydantic import Field
@@ -77,11 +76,11 @@ class Image(Frozen):
 @lru_cache(maxsize=1)
 def images() -> Mapping[str, Image]:
     """Every image by name."""
-    known, sources, found = bases(), data_file("images.yaml")["sources"], {}
-    for name, entry in data_file("images.yaml")["images"].items():
-        own = {source: sources[source] for source in entry.get("sources", ())}
+    known, declared, found = bases(), data_file("images.yaml"), {}
+    for name, entry in declared["images"].items():
+        own = {source: declared["sources"][source] for source in entry.get("sources", ())}
         found[name] = Image.model_validate({**entry, "name": name, "base": known[entry["base"]], "sources": own})
-    return MappingProxyType(found)
+    return found
 
 
 def find_image(name: str) -> Image:

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, PositiveInt, model_validator
 
 from suite.spec.base import Frozen, Track, digest
 from suite.spec.device import Precision
@@ -30,7 +30,6 @@ class Stopping(Frozen):
     iterations: Literal["fixed", "chosen"] = Field(
         description="chosen: those of the runs after the least ones follow from spread and start-up of these"
     )
-
     with_suspect: bool = Field(default=False, description="runs that something disturbed count too")
 
     @model_validator(mode="after")
@@ -48,14 +47,13 @@ class Stopping(Frozen):
             asked.append(f"each rate, or ratio of rows in turns, within {100 * self.precision:g} % (95 %)")
         if self.difference is not None:
             asked.append(f"rows told apart, or equivalent within {100 * self.difference:g} %")
-        if self.with_suspect:
-            asked.append("suspect runs count")
-        return "; ".join(asked)
+        return "; ".join([*asked, "suspect runs count"] if self.with_suspect else asked)
 
 
 MANIFEST_SCHEMA: Literal["suite/manifest/1"] = "suite/manifest/1"
 #: What an environment may be called: part of the names of folders, containers and pods.
 ENVIRONMENT = r"^[A-Za-z0-9][A-Za-z0-9.-]{0,30}$"
+_Environment = Annotated[str, Field(pattern=ENVIRONMENT)]
 
 
 class Backend(Declaring):
@@ -63,11 +61,7 @@ class Backend(Declaring):
 
     name: str
     kind: Literal["engine", "trainer"]
-    environment: Annotated[str | None, Later()] = Field(
-        default=None,
-        pattern=ENVIRONMENT,
-        description="which of several of this backend, as its user calls it",
-    )
+    environment: Annotated[_Environment | None, Later(help="which of several of it, as its user calls it")] = None
 
     @property
     def label(self) -> str:
@@ -81,21 +75,19 @@ class Measure(Declaring):
     device: Literal["cpu", "cuda"]
     precision: Precision
     threads_per_rank: int = Field(default=1, gt=0, description="OMP_NUM_THREADS and torch's threads of each rank")
-    bind: Annotated[Literal["none", "near-gpu"], Later()] = Field(
-        default="none", description="near-gpu: each rank runs on the CPUs near its GPU, where the node tells them"
-    )
-    variables: Annotated[dict[str, str], Later()] = Field(
-        default={},
-        description="variables that the user gave every rank, but for secrets; the manifest tells of them, and whoever "
-        "runs it again gives them again",
-    )
-    profile: Annotated[bool, Later()] = Field(
-        default=False, description="after the counted iterations, one more under torch's profiler, which counts nowhere"
-    )
-    turns: Annotated[Literal["rounds", "iterations"], Later()] = Field(
-        default="rounds",
-        description="iterations: rows that were started together take turns, one running while the others wait blocked",
-    )
+    bind: Annotated[
+        Literal["none", "near-gpu"], Later(help="near-gpu: on the CPUs near the rank's GPU, where the node tells them")
+    ] = "none"
+    variables: Annotated[
+        dict[str, str], Later(help="that the user gave every rank, but for secrets; who runs it again gives them again")
+    ] = Field(default={})
+    profile: Annotated[
+        bool, Later(help="after the counted iterations, one more under torch's profiler, which counts nowhere")
+    ] = False
+    turns: Annotated[
+        Literal["rounds", "iterations"],
+        Later(help="iterations: rows that were started together take turns, one running while the others wait blocked"),
+    ] = "rounds"
     turn_length: Annotated[int | None, Later()] = Field(
         default=None,
         ge=1,
@@ -131,13 +123,11 @@ class Work(Declaring):
     replica_rollouts: int = Field(gt=0, description="samples of one data-parallel replica")
     replica_batch: int = Field(gt=0, description="samples of one replica in one optimizer step")
     micro_batch: int = Field(gt=0)
-    lengths: Annotated[SampleLengths | None, Later()] = Field(
-        default=None, description="of all samples of every iteration, where they are uneven"
-    )
+    lengths: Annotated[SampleLengths | None, Later(help="of all samples of an iteration, where they are uneven")] = None
 
     @model_validator(mode="after")
     def _every_sample_has_its_lengths(self) -> "Work":
-        for tokens in () if self.lengths is None else (self.lengths.prompt, self.lengths.response):
+        for _, tokens in self.lengths or ():
             if len(tokens) != self.global_rollouts or min(tokens) < 1:
                 raise ValueError(f"lengths are those of {self.global_rollouts} samples, each of a token at least")
         return self
@@ -149,17 +139,11 @@ class Run(Declaring):
     id: str
     plan: str = Field(description="hash of the request the run belongs to")
     repeat: int = Field(ge=1)
-    stopping: Annotated[Stopping | None, Later()] = Field(
-        default=None, description="the rule by which its row gets more runs; absent: a fixed number of repeats"
-    )
-    iterations: Annotated[int | None, Later()] = Field(
-        default=None,
-        gt=0,
-        description="counted iterations of this run, where the rule chose others than the measure has",
-    )
-    base: Annotated[str | None, Later()] = Field(
-        default=None, pattern=ENVIRONMENT, description="the environment that was named first, of a run in another one"
-    )
+    stopping: Annotated[Stopping | None, Later(help="by which its row gets more runs; absent: fixed repeats")] = None
+    iterations: Annotated[
+        PositiveInt | None, Later(help="counted ones of this run, where the rule chose others than the measure has")
+    ] = None
+    base: Annotated[_Environment | None, Later(help="that was named first, of a run in another environment")] = None
 
 
 class Manifest(Declaring):
@@ -176,17 +160,16 @@ class Manifest(Declaring):
     limits: Limits
     track: Track = "equal-config"
     stack: dict[str, str] = Field(description="package -> version the worker must find")
-    stack_code: Annotated[dict[str, str], Later()] = Field(
-        default={}, description="package -> digest of the code that the worker must find; none for runs in an image"
-    )
+    stack_code: Annotated[
+        dict[str, str], Later(help="package -> digest of the code that the worker must find; none for runs in an image")
+    ] = Field(default={})
     hash: str
     work_hash: str
 
     @property
     def stack_identity(self) -> dict[str, str]:
         """Package -> its version, with the digest of its code where that is known."""
-        codes = self.stack_code
-        return {name: f"{version} {codes[name]}" if name in codes else version for name, version in self.stack.items()}
+        return {name: f"{version} {self.stack_code.get(name, '')}".strip() for name, version in self.stack.items()}
 
     @property
     def iterations(self) -> int:

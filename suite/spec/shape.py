@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from suite.spec.base import Frozen
 from suite.spec.fields import Declaring, Later
@@ -22,10 +22,10 @@ class RopeScaling(Frozen):
     """
 
     kind: Literal["linear", "llama3"]
-    factor: float = Field(gt=0)
-    low_frequency_factor: float | None = Field(default=None, gt=0)
-    high_frequency_factor: float | None = Field(default=None, gt=0)
-    original_positions: int | None = Field(default=None, gt=0)
+    factor: PositiveFloat
+    low_frequency_factor: PositiveFloat | None = None
+    high_frequency_factor: PositiveFloat | None = None
+    original_positions: PositiveInt | None = None
 
     @model_validator(mode="after")
     def _is_whole(self) -> "RopeScaling":
@@ -71,15 +71,11 @@ class Shape(Declaring):
     vocab: int = Field(gt=0, description="vocabulary before any padding")
     positions: int = Field(gt=0, description="longest sequence, prompt and response together")
     tied_embeddings: bool = True
-    head_width: Annotated[int | None, Later()] = Field(
-        default=None, gt=0, description="width of one head; null: hidden / heads"
-    )
+    head_width: Annotated[PositiveInt | None, Later(help="width of one head; null: hidden / heads")] = None
     norm_epsilon: Annotated[float | None, Later()] = Field(
         default=None, gt=0, lt=1, description="of LayerNorm or RMSNorm; null: 1e-5, or 1e-6 where positions rotate"
     )
-    rope_theta: Annotated[float | None, Later()] = Field(
-        default=None, gt=0, description="base of the rotary frequencies; null: 10000"
-    )
+    rope_theta: Annotated[PositiveFloat | None, Later(help="base of the rotary frequencies; null: 10000")] = None
     rope_scaling: Annotated[RopeScaling | None, Later()] = None
     experts: Annotated[Experts | None, Later()] = None
     note: str | None = Field(default=None, description="what a reader must know about this shape")

@@ -3,16 +3,16 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from suite.spec.algorithms import PPO_NAME, Algorithm, declarations
 from suite.spec.base import Frozen
 from suite.spec.fields import Declared, Declaring, Later
-from suite.spec.lengths import Lengths
+from suite.spec.lengths import FORMS, Lengths
 from suite.spec.typed import MOST_SAMPLES
 
 Scaling = Literal["weak", "strong"]
-ReferencePolicy = Literal["full", "hydra"]
+_Samples = Annotated[int, Field(gt=0, le=MOST_SAMPLES)]
 
 
 class ConstantReward(Frozen):
@@ -103,12 +103,13 @@ class Workload(Declaring):
     """
 
     name: str = Field(min_length=1, max_length=64)
-    prompt_tokens: Annotated[int, Declared("--prompt-tokens", "tokens of each prompt")] = Field(
-        gt=0, description="tokens of each prompt; of the longest, where their lengths are uneven"
-    )
-    new_tokens: Annotated[int, Declared("--new-tokens", "tokens of each response, forced")] = Field(
-        gt=0, description="forced response length; of the longest, where lengths are uneven"
-    )
+    prompt_tokens: Annotated[
+        PositiveInt, Declared("--prompt-tokens", "tokens of each prompt; of the longest, where lengths are uneven")
+    ]
+    new_tokens: Annotated[
+        PositiveInt,
+        Declared("--new-tokens", "tokens of each response, forced; of the longest, where lengths are uneven"),
+    ]
     algorithm: Annotated[
         Algorithm,
         Later(
@@ -116,49 +117,39 @@ class Workload(Declaring):
             f"{_ALGORITHMS}, with its options: grpo:kl_coefficient=0.001,clip_high=0.28",
             feature="algorithm {}",
         ),
-    ] = Field(default=PPO_ALGORITHM, description="what is learned from the samples; null in old manifests: PPO")
+    ] = PPO_ALGORITHM
     group: Annotated[
-        int,
+        _Samples,
         Later(
             "--group",
             "samples of each prompt [default: the algorithm's, or less where it does not divide --rollouts]",
             feature="groups of {} samples",
         ),
-    ] = Field(default=1, gt=0, le=MOST_SAMPLES, description="samples of each prompt")
+    ] = 1
     prompt_lengths: Annotated[
         Lengths | None, Later("--prompt-lengths", "uneven prompts, as --lengths", feature="prompts of uneven length")
     ] = None
     lengths: Annotated[
-        Lengths | None,
-        Later(
-            "--lengths",
-            "uneven responses: lognormal:mean=512,sigma=0.6,cap=4096[,at-cap=0.1][,group-correlation=0.3], list:FILE "
-            "or fixed:512",
-            feature="responses of uneven length",
-        ),
-    ] = Field(default=None, description="of responses; null: new_tokens each")
-    rollouts: Annotated[int, Declared("--rollouts", "samples of an iteration on one device")] = Field(
-        gt=0, le=MOST_SAMPLES, description="samples of one iteration on one device"
-    )
+        Lengths | None, Later("--lengths", f"uneven responses: {FORMS}", feature="responses of uneven length")
+    ] = None
+    rollouts: Annotated[_Samples, Declared("--rollouts", "samples of an iteration on one device")]
     scaling: Scaling = "weak"
     optimizer_steps: int = Field(default=1, gt=0, description="optimizer steps per PPO epoch")
-    ppo_epochs: int = Field(default=1, gt=0)
-    micro_batch: Annotated[int, Declared("--micro-batch", "most samples in one scoring or training pass")] = Field(
-        gt=0,
-        le=MOST_SAMPLES,
-        description="most sequences in one scoring or training pass of a replica; it generates all of its own at once",
-    )
-    trainable_layers: Annotated[int | None, Declared("--trainable-layers", "train only the last N layers")] = Field(
-        default=None, ge=0, description="last layers that train; null: all"
-    )
-    lora_rank: Annotated[int | None, Later(feature="LoRA adapters")] = Field(
-        default=None, gt=0, description="the blocks' weight matrices are frozen, each beside an adapter of this rank"
-    )
-    critic: Annotated[Critic | None, Later(feature="separate critic")] = Field(
-        default=None, description="null: a value head on the policy"
-    )
+    ppo_epochs: PositiveInt = 1
+    micro_batch: Annotated[
+        _Samples, Declared("--micro-batch", "most samples in one scoring or training pass; all are generated at once")
+    ]
+    trainable_layers: Annotated[
+        NonNegativeInt | None, Declared("--trainable-layers", "train only the last N layers; null: all")
+    ] = None
+    lora_rank: Annotated[
+        PositiveInt | None,
+        Later(help="weight matrices are frozen, each beside an adapter of this rank", feature="LoRA adapters"),
+    ] = None
+    critic: Annotated[Critic | None, Later(help="null: a value head on the policy", feature="separate critic")] = None
     reference: Annotated[
-        ReferencePolicy, Declared("--reference", "reference policy: a full copy, or hydra on the frozen trunk")
+        Literal["full", "hydra"],
+        Declared("--reference", "reference policy: a full copy, or hydra on the frozen trunk"),
     ] = "full"
     reward: Reward = Field(default=ConstantReward(), discriminator="kind")
     ppo: PPO = PPO()
