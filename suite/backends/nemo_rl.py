@@ -1,14 +1,15 @@
 """NeMo-RL in its own image, timed by its own log; experimental, never run."""
 
-from suite.backends.base import BackendDriver, BackendKind
-from suite.spec.layout import Layout, LayoutRequest
+from suite.backends.base import FSDP2_AND_VLLM, BackendDriver, BackendKind
+from suite.spec.layout import Layout
 from suite.spec.manifest import Measure
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
 
 
 class NemoRl(BackendDriver):
-    """Its GRPO example on its DTensor policy (FSDP2) and vLLM, on the same devices in turn, on one node."""
+    """Its GRPO example on its DTensor policy (FSDP2) and vLLM, on the same devices in turn, on one node: every rank
+    holds its share of the model, generates and trains."""
 
     name = "nemo-rl"
     kind: BackendKind = "trainer"
@@ -23,16 +24,13 @@ class NemoRl(BackendDriver):
     one_node = on_gpus_only = True
     extra_work: tuple[str, ...] = ("algorithm", "group")
     settings: tuple[str, ...] = ("recompute", "offload_parameters", "engine_memory")
+    usual = FSDP2_AND_VLLM
     packages: tuple[str, ...] = ("torch", "transformers", "ray", "nemo-rl")
     hooked = (("nemo-rl", "0.7.0"),)
     installation = (
         "NeMo-RL runs in its own image: --launcher docker or a cluster, with the image nemo-rl "
         "(docs/trainers/nemo-rl.md)"
     )
-
-    def layout(self, size: Shape, workload: Workload, request: LayoutRequest) -> Layout:
-        """Every rank holds its share of the model, generates and trains."""
-        return self.laid_out(request, engine="fsdp2", zero_stage=3, generation="vllm")
 
     def more_errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> list[str]:
         """What is not mapped to the trainer's configuration."""

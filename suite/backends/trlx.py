@@ -93,10 +93,6 @@ class TrlxDdp(_Accelerate):
     name = "trlx-ddp"
     summary = "trlx's own PPO trainer on Accelerate and torch's DistributedDataParallel"
 
-    def layout(self, size: Shape, workload: Workload, request: LayoutRequest) -> Layout:
-        """There is nothing to choose."""
-        return self.laid_out(request)
-
 
 class TrlxNemo(_Trlx):
     """Tensor, sequence and data parallel with apex's distributed Adam; trlx's NeMo trainer has no pipeline."""

@@ -1,13 +1,11 @@
 """verl's own PPO trainer with a critic, or GRPO: FSDP2, vLLM servers, processes of Ray."""
 
-from suite.backends.base import BackendDriver, BackendKind
-from suite.spec.layout import Layout, LayoutRequest
-from suite.spec.shape import Shape
-from suite.spec.workload import Workload
+from suite.backends.base import FSDP2_AND_VLLM, BackendDriver, BackendKind
 
 
 class Verl(BackendDriver):
-    """Every rank is a device: for a worker of FSDP2 and a vLLM server of its own, which take turns."""
+    """Every rank is a device: for a worker of FSDP2, which shards everything over all of them, and a vLLM server of its
+    own, which take turns."""
 
     name = "verl"
     kind: BackendKind = "trainer"
@@ -25,9 +23,6 @@ class Verl(BackendDriver):
     hooked = (("verl", "0.9.1"),)
     oldest_transformers = 5
     settings: tuple[str, ...] = ("recompute", "generation", "engine_memory", "sampler")
+    usual = FSDP2_AND_VLLM
     extra_work: tuple[str, ...] = ("algorithm", "group", "critic")
     installation = "`make verl` makes an environment for verl beside the engines' (docs/trainers/verl.md)"
-
-    def layout(self, size: Shape, workload: Workload, request: LayoutRequest) -> Layout:
-        """FSDP2 shards everything over all ranks."""
-        return self.laid_out(request, engine="fsdp2", zero_stage=3, generation="vllm")

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from suite.spec.base import Frozen, UsageError
-from suite.spec.catalogue import look_up
+from suite.spec.catalogue import finder
 
 _FOLDER = Path(__file__).parents[1] / "worker" / "algorithms"
 PPO_NAME = "ppo"
@@ -49,10 +49,7 @@ def declarations() -> Mapping[str, Declaration]:
     return {each.name: each for each in found}
 
 
-def find_algorithm(name: str) -> Declaration:
-    """The algorithm called ``name``. Raises UsageError with the nearest names otherwise."""
-    known = declarations()
-    return known[look_up(name[:40], "algorithm", known, f"known are {', '.join(known)}")]
+find_algorithm = finder("algorithm", declarations)
 
 
 def _declaration(path: Path) -> Declaration:

@@ -1,9 +1,9 @@
 """Sizes, workloads, devices and presets by name, from the data files in ``manifests/``."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import yaml
 from pydantic import Field, PositiveInt
@@ -16,6 +16,7 @@ from suite.spec.shape import Shape
 if TYPE_CHECKING:
     from suite.spec.workload import Workload
 
+T = TypeVar("T")
 #: safe as ``yaml.safe_load``; libyaml reads the same ten times as fast where PyYAML was built with it
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _PACKAGE = Path(__file__).resolve().parent.parent
@@ -36,6 +37,19 @@ def data_file(file: str) -> Mapping[str, Any]:
     return yaml.load((data_root() / file).read_text(encoding="utf-8"), Loader=_LOADER)
 
 
+def finder(kind: str, known: Callable[[], Mapping[str, T]], help_text: str | None = None) -> Callable[[str], T]:
+    """How one of these is found by its name, in any case; UsageError with the nearest names for any other name."""
+
+    def find(name: str) -> T:
+        for spelled, found in known().items():
+            if spelled.lower() == name.strip().lower():
+                return found
+        also = help_text or f"known are {', '.join(known())}"
+        raise UsageError(f"there is no {kind} {name[:80]!r}{nearest(name, known())}; {also}")
+
+    return find
+
+
 @lru_cache(maxsize=None)
 def sizes(ladder: str | None = None) -> Mapping[str, Shape]:
     """Every size by name, or those of one ladder in its order. UsageError for an unknown ladder."""
@@ -45,9 +59,7 @@ def sizes(ladder: str | None = None) -> Mapping[str, Shape]:
     return {name: Shape.model_validate({"name": name, **entry}, strict=True) for name, entry in entries}
 
 
-def find_size(name: str) -> Shape:
-    """The size called ``name`` in any case; UsageError with the nearest names otherwise."""
-    return sizes()[look_up(name, "size", sizes(), "`suite sizes` lists them")]
+find_size = finder("size", sizes, "`suite sizes` lists them")
 
 
 @lru_cache(maxsize=1)
@@ -56,9 +68,7 @@ def ladders() -> Mapping[str, tuple[str, ...]]:
     return {name: tuple(entry["sizes"]) for name, entry in data_file("ladders.yaml").items()}
 
 
-def find_ladder(name: str) -> tuple[str, ...]:
-    """Names of the sizes of a ladder, small to large; UsageError for an unknown ladder."""
-    return ladders()[look_up(name, "ladder", ladders(), "`suite sizes` lists them")]
+find_ladder = finder("ladder", ladders, "`suite sizes` lists them")
 
 
 @lru_cache(maxsize=1)
@@ -70,9 +80,7 @@ def workloads() -> Mapping[str, "Workload"]:
     return {name: Workload.model_validate({"name": name, **entry}) for name, entry in entries}
 
 
-def find_workload(name: str) -> "Workload":
-    """The workload called ``name`` in any case; UsageError with the nearest names otherwise."""
-    return workloads()[look_up(name, "workload", workloads(), f"known are {', '.join(workloads())}")]
+find_workload = finder("workload", workloads)
 
 
 @lru_cache(maxsize=1)
@@ -105,14 +113,6 @@ def _device(name: str, entry: Mapping[str, Any]) -> Device:
     body["link_bytes_per_second"] = None if link is None else link * 1e9
     body["peak_flops"] = {precision: peak * 1e12 for precision, peak in body.pop("peak_tflops").items()}
     return Device.model_validate(body)
-
-
-def look_up(name: str, kind: str, known: Mapping[str, Any], help_text: str) -> str:
-    """The name as the catalogue spells it. UsageError with the nearest names for one that it does not have."""
-    for spelled in known:
-        if spelled.lower() == name.strip().lower():
-            return spelled
-    raise UsageError(f"there is no {kind} {name!r}{nearest(name, known)}; {help_text}")
 
 
 class PresetPoint(Frozen):
@@ -155,9 +155,7 @@ def presets() -> Mapping[str, Preset]:
     return {name: _preset(name, entry) for name, entry in data_file("presets.yaml").items()}
 
 
-def find_preset(name: str) -> Preset:
-    """The preset called ``name`` in any case; UsageError with the nearest names otherwise."""
-    return presets()[look_up(name, "preset", presets(), f"known are {', '.join(presets())}")]
+find_preset = finder("preset", presets)
 
 
 def _preset(name: str, entry: Mapping[str, Any]) -> Preset:

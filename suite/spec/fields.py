@@ -9,13 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, get_args
 
-from pydantic import (
-    BaseModel,
-    GetCoreSchemaHandler,
-    GetJsonSchemaHandler,
-    SerializerFunctionWrapHandler,
-    model_serializer,
-)
+from pydantic import BaseModel, model_serializer
 from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, core_schema
 
@@ -45,11 +39,13 @@ class Declared:
     feature: str | None = None
     label: str | None = None
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+    def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], CoreSchema]) -> CoreSchema:
         schema = handler(source)
         return schema if self.reads is None else core_schema.no_info_before_validator_function(self._read, schema)
 
-    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: Callable[[CoreSchema], dict[str, Any]]
+    ) -> dict[str, Any]:
         text, _, _ = self.help.partition(" [default:")
         return {**handler(schema), **({"description": text} if text else {})}
 
@@ -67,8 +63,8 @@ class Declaring(Frozen):
     """A model whose fields carry declarations; those that came ``Later`` are left out at their default."""
 
     @model_serializer(mode="wrap")
-    def _without_unset_fields(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        body: dict[str, Any] = plain(self)
+    def _without_unset_fields(self, plain: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+        body = plain(self)
         for name in _later(type(self)):
             if is_default(self, name):
                 body.pop(name, None)  # a dump may have left it out already

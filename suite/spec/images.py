@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from suite.spec.base import Frozen
-from suite.spec.catalogue import data_file, look_up
+from suite.spec.catalogue import data_file, finder
 
 #: Label of a package's version: ``suite.stack.torch``. A package that the image lacks has no label.
 STACK_LABEL = "suite.stack."
@@ -83,9 +83,7 @@ def images() -> Mapping[str, Image]:
     return found
 
 
-def find_image(name: str) -> Image:
-    """The image called ``name`` in any case; UsageError with the nearest names otherwise."""
-    return images()[look_up(name, "image", images(), "`suite images list` lists them")]
+find_image = finder("image", images, "`suite images list` lists them")
 
 
 def images_of(backend: str) -> tuple[Image, ...]:

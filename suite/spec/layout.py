@@ -8,8 +8,6 @@ from pydantic import Field, NonNegativeInt, PositiveInt, create_model, model_val
 from suite.spec.base import Frozen
 from suite.spec.fields import Declared, Declaring, Later, declared, is_default
 
-#: of the data parallel degree, which a scaling curve leaves out
-DATA_LABEL = "dp{}"
 Generation = Literal["hf", "vllm"]
 
 
@@ -20,7 +18,7 @@ class Layout(Declaring):
     devices_per_node: PositiveInt
     tensor: Annotated[PositiveInt, Declared("--tp", "Megatron tensor parallel degree", "compare", label="tp{}")] = 1
     pipeline: Annotated[PositiveInt, Declared("--pp", "Megatron pipeline parallel degree", "compare", label="pp{}")] = 1
-    data: Annotated[PositiveInt, Declared(help="data parallel degree: the number of model replicas", label=DATA_LABEL)]
+    data: Annotated[PositiveInt, Declared(help="data parallel degree: the number of model replicas", label="dp{}")]
     sequence_parallel: Annotated[
         bool, Declared("--sequence-parallel", "Megatron's [default: on where tensor parallel]", "automatic", label="sp")
     ] = False
@@ -174,16 +172,19 @@ class Layout(Declaring):
 
     def strategy(self) -> str:
         """The label without the data parallel degree: what must be equal between points of a scaling curve."""
-        return self.label(leave_out=DATA_LABEL)
+        return self.label(with_data=False)
 
-    def label(self, leave_out: str | None = None) -> str:
+    def label(self, with_data: bool = True) -> str:
         """Short name in tables, e.g. ``zero2``, ``tp2 sp dist-opt``; what is off or 1 is left out."""
-        is_off = {"data": self.data == 1, "zero_stage": self.engine != "deepspeed" or self.zero_stage == 0}
-        shown = [
+        is_off = {
+            "data": self.data == 1 or not with_data,
+            "zero_stage": self.engine != "deepspeed" or not self.zero_stage,
+        }
+        shown = (
             label.format(getattr(self, name))
             for name, label in _labelled()
-            if label != leave_out and not is_off.get(name, is_default(self, name))
-        ]
+            if not is_off.get(name, is_default(self, name))
+        )
         return " ".join(shown) or "plain"
 
 

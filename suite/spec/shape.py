@@ -98,7 +98,7 @@ class Shape(Declaring):
 
     @property
     def rotary(self) -> bool:
-        """Whether positions rotate queries and keys, so that there is no table of them."""
+        """Whether positions rotate queries and keys, so that there is no table of them, and the MLP is gated."""
         return self.architecture in LLAMA_LIKE
 
     @property
@@ -114,7 +114,3 @@ class Shape(Declaring):
     def key_value_width(self) -> int:
         """Of all keys, or all values, of a position."""
         return self.kv_heads * self.head_dim
-
-    @property
-    def gated_mlp(self) -> bool:
-        return self.architecture in LLAMA_LIKE

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -35,9 +35,6 @@ def load_shape(path: Path | str) -> Shape:
 
 
 def _parse_json(path: Path, text: str) -> Any:
-    def refuse(constant: str) -> NoReturn:
-        raise ValueError(f"{constant} is not a number")
-
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = repeated(name for name, _ in pairs)
         if twice is not None:
@@ -45,7 +42,7 @@ def _parse_json(path: Path, text: str) -> Any:
         return dict(pairs)
 
     try:
-        return json.loads(text, parse_constant=refuse, object_pairs_hook=unique)
+        return json.loads(text, object_pairs_hook=unique)
     except RecursionError as error:
         raise UsageError(f"{path}: nested too deeply for a shape") from error
     except ValueError as error:

@@ -87,14 +87,7 @@ def share(option: str, text: str) -> float:
 
 def counts(option: str, texts: Sequence[str]) -> tuple[int, ...]:
     """Whole numbers from 1 on, each once, as ``1,2,4`` or one a text. Raises UsageError for anything else."""
-    found = []
-    for text in texts:
-        for word in text.split(","):
-            number = int(word) if word.strip().isdecimal() and len(word) < 8 else 0
-            if number < 1:
-                raise UsageError(f"{option} is a number from 1 on, or several such as 1,2,4, not {text!r}")
-            found.append(number)
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(whole(option, word, MOST_RANKS) for text in texts for word in text.split(",")))
 
 
 def whole(option: str, text: str, most: int) -> int:

@@ -142,7 +142,7 @@ class TestErrors:
     def test_an_empty_value_is_not_one_that_was_left_out(self) -> None:
         assert "--budget '' is no duration" in refused(*MEGATRON, "--budget", "")
         assert "--device is auto, cpu or cuda, not ''" in refused("run", "--size", "1M", "--device", "")
-        assert "--python '' names no interpreter" in refused(*MEGATRON, "--python", "")
+        assert "--python '': one interpreter for all backends, or NAME=PATH" in refused(*MEGATRON, "--python", "")
         assert "--ranks is a number or all, not ''" in refused("tune", "--size", "1M", "--device", "cpu", "--ranks", "")
         assert "there is no workload ''" in refused(*PLAN, "--workload", "")
         for words in (("--runs", ""), ("--runs=",)):

@@ -126,7 +126,7 @@ def test_a_size_of_the_catalogue_is_the_published_configuration(tmp_path, name):
         ({**GPT2, "n_embd": {}}, "n_embd is '{}', not a whole number"),
         ({**GPT2, "n_head": 0}, "heads is 0"),
         ({**GPT2, "add_cross_attention": True}, "add_cross_attention True is not supported"),
-        ({**OPT, "word_embed_proj_dim": 16}, "word_embed_proj_dim 16 is not supported: of what a shape can tell it is 32"),
+        ({**OPT, "word_embed_proj_dim": 16}, "word_embed_proj_dim 16 is not supported: of what a shape"),
         ({**OPT, "do_layer_norm_before": False}, "do_layer_norm_before False is not supported"),
         ({**OPT, "enable_bias": False}, "enable_bias False is not supported"),
         ({**LLAMA, "attention_bias": True}, "attention_bias True is not supported"),

@@ -55,7 +55,8 @@ def test_a_backend_without_a_page_is_installed_here(diagnosis, monkeypatch):
 
 
 def test_an_import_that_fails_is_told(diagnosis, monkeypatch):
-    told, versions = {"verl": "ModuleNotFoundError: No module named 'hydra'"}, {"verl": "0.9.1", "transformers": "5.0"}
+    told = {"verl": "ModuleNotFoundError: No module named 'hydra'"}
+    versions = {"verl": "0.9.1", "transformers": "5.0", "openrlhf": "0.11.2"}
     monkeypatch.setattr(
         examined, "stack_versions", lambda python, packages: {p: versions.get(p, "1") for p in packages}
     )
