@@ -1,12 +1,11 @@
 """What the driver must know of a stack, and what all have in common, as generation by vLLM and split placement."""
 
-import json
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
+from suite.spec.base import worker_json
 from suite.spec.fields import declared, is_default
 from suite.spec.layout import Layout, LayoutRequest
 from suite.spec.manifest import Measure
@@ -217,13 +216,10 @@ def stack_of(driver: BackendDriver, layout: Layout, versions: Mapping[str, str])
     return {package: version for package, version in versions.items() if package not in unused}
 
 
-_FILE = Path(__file__).parents[1] / "worker" / "generation" / "vllm.json"
-
-
 @cache
 def limits() -> Mapping[str, Any]:
     """What ``suite/worker/generation/vllm.json`` declares for driver and worker alike."""
-    return json.loads(_FILE.read_text(encoding="utf-8"))
+    return worker_json("generation/vllm.json")
 
 
 def generation_errors(size: Shape, layout: Layout, measure: Measure) -> list[str]:

@@ -37,8 +37,7 @@ class DeepSpeed(base.BackendDriver):
     )
 
     def layout(self, size: Shape, workload: Workload, request: LayoutRequest) -> Layout:
-        """``zero_layout``'s. Under ZeRO-3 generation is on whole weights, unless they leave no room or somebody
-        chose."""
+        """``zero_layout``'s; under ZeRO-3 with whole weights to generate, if they leave room and nobody chose."""
         layout = zero_layout(self, size, workload, request)
         if request.gather_for_generation is None and self._gathers(size, workload, layout, request.device_memory_bytes):
             return layout.model_copy(update={"gather_for_generation": True})
@@ -46,11 +45,9 @@ class DeepSpeed(base.BackendDriver):
 
     @staticmethod
     def _gathers(size: Shape, workload: Workload, layout: Layout, device_memory_bytes: int | None) -> bool:
-        """Whether generation under ZeRO-3 has whole weights, as under TRL, which gathers them always by default.
-
-        Where the device's memory is known they must fit, in 16 bit; a CPU's, or that of an unnamed device, is not.
-        One rank has them whole anyway, and says the same as many, so that a scaling curve begins with it.
-        """
+        """Whether generation under ZeRO-3 has whole weights, as under TRL: where the device's memory is known they must
+        fit, in 16 bit. One rank has them whole anyway, and says the same as many, so that a scaling curve begins with
+        it."""
         others_generate = layout.placement == "split" or layout.generation != "hf"
         if others_generate or layout.zero_stage != 3 or layout.offload_parameters:
             return False

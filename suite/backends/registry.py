@@ -1,7 +1,6 @@
 """The backends by name, also those that packages register by an entry point of the group ``suite.backends`` that loads
 to a ``BackendDriver``, and the interpreter that holds each."""
 
-import json
 import os
 import pkgutil
 import re
@@ -15,20 +14,19 @@ from pathlib import Path
 from pydantic import Field
 
 from suite.backends.base import BackendDriver
-from suite.spec.base import Frozen, UsageError
+from suite.spec.base import Frozen, UsageError, worker_json
 from suite.spec.manifest import ENVIRONMENT
 from suite.spec.names import nearest
 
 ENTRY_POINT_GROUP = "suite.backends"
 #: Trainers whose logs are read and that are not started: their backends were never run.
 _IMPORTED = ("skyrl", "areal")
-_FILE = Path(__file__).parents[1] / "worker" / "backends.json"
 
 
 @cache
 def _declared() -> dict[str, str]:
     """``MODULE:CLASS`` of the suite's own by name, as ``suite/worker/backends.json`` has them for driver and worker."""
-    tables = json.loads(_FILE.read_text(encoding="utf-8")).values()
+    tables = worker_json("backends.json").values()
     return {name: entry["driver"] for entries in tables for name, entry in entries.items()}
 
 
@@ -115,10 +113,8 @@ def environment_python(name: str) -> str | None:
 
 def read_interpreters(texts: Sequence[str], compares: bool = False) -> Interpreters:
     """``PATH`` for all, ``NAME=PATH`` for a backend or an environment; without any, what the variable says.
-
     ``compares``: other names, of which there are two at least, are environments of every other backend. Raises
-    UsageError for a name that is nothing of this, for two of one, and where nothing behind the sign can be started.
-    """
+    UsageError for a name that is nothing of this, for two of one, and where nothing behind the sign can be started."""
     named: dict[str, str] = {}
     for text in texts:
         name, sign, path = text.partition("=")

@@ -30,11 +30,8 @@ class _Trl(BackendDriver):
     installation = "`make trl` installs TRL beside the engines (docs/trainers/trl.md)"
 
     def layout(self, size: Shape, workload: Workload, request: LayoutRequest) -> Layout:
-        """On the engine asked for, or on DeepSpeed under the stage asked for or ``zero_layout``'s.
-
-        Under ZeRO-3 weights are gathered once for a whole generation, as TRL does by default, unless somebody chose.
-        Raises ValueError where a setting is not that engine's.
-        """
+        """On the engine asked for, or ``zero_layout``'s. Under ZeRO-3 weights are gathered once for a whole generation,
+        as TRL does by default, unless somebody chose. Raises ValueError where a setting is not that engine's."""
         if request.engine in ("ddp", "fsdp2"):
             foreign = ["--zero"] if request.zero_stage is not None else []
             foreign += [f"--{name.replace('_', '-')}" for name in _DEEPSPEED_ONLY if getattr(request, name)]

@@ -33,11 +33,11 @@ class Declared:
     option: str | None = None
     help: str = ""
     choice: Literal["compare", "list", "automatic", "switch", "flag"] | None = None
+    label: str | None = None
     reads: Callable[[str, Any], Any] | None = None
     metavar: str | None = None
     least: int | None = None
     feature: str | None = None
-    label: str | None = None
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], CoreSchema]) -> CoreSchema:
         schema = handler(source)

@@ -82,9 +82,8 @@ def shape_from_config(config: Config, *, name: str, where: str) -> dict[str, Any
     """The fields of ``Shape``, unchecked, of a configuration of one of its families.
 
     Keys that a file leaves out have the family's default in Hugging Face transformers. What equals a shape's own
-    default is left out of it, so that equal models are equal work however their files are written. ``where`` opens
-    each error. Raises UsageError for another family, a missing width, depth, head count, vocabulary or number of
-    experts, and for variants that a shape cannot tell.
+    default is left out of it, so that equal models are equal work however their files are written. Raises UsageError,
+    opened by ``where``, for another family, a key that must be there, and variants that a shape cannot tell.
     """
     kind = config.get("model_type")
     family = _FAMILIES.get(kind) if isinstance(kind, str) else None

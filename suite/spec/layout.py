@@ -16,109 +16,81 @@ class Layout(Declaring):
 
     nodes: PositiveInt = 1
     devices_per_node: PositiveInt
-    tensor: Annotated[PositiveInt, Declared("--tp", "Megatron tensor parallel degree", "compare", label="tp{}")] = 1
-    pipeline: Annotated[PositiveInt, Declared("--pp", "Megatron pipeline parallel degree", "compare", label="pp{}")] = 1
+    tensor: Annotated[PositiveInt, Declared("--tp", "Megatron tensor parallel degree", "compare", "tp{}")] = 1
+    pipeline: Annotated[PositiveInt, Declared("--pp", "Megatron pipeline parallel degree", "compare", "pp{}")] = 1
     data: Annotated[PositiveInt, Declared(help="data parallel degree: the number of model replicas", label="dp{}")]
     sequence_parallel: Annotated[
-        bool, Declared("--sequence-parallel", "Megatron's [default: on where tensor parallel]", "automatic", label="sp")
+        bool, Declared("--sequence-parallel", "Megatron's [default: on where tensor parallel]", "automatic", "sp")
     ] = False
     zero_stage: Annotated[
-        int, Declared("--zero", "DeepSpeed ZeRO stage 0-3; FSDP2 shards what 3 does", "compare", label="zero{}")
+        int, Declared("--zero", "DeepSpeed ZeRO stage 0-3; FSDP2 shards what 3 does", "compare", "zero{}")
     ] = Field(default=0, ge=0, le=3)
     distributed_optimizer: Annotated[
         bool,
-        Declared(
-            "--distributed-optimizer",
-            "shard Megatron's optimizer states over data parallel ranks [default: on]",
-            "automatic",
-            label="dist-opt",
-        ),
+        Declared("--distributed-optimizer", "shard Megatron's optimizer states [default: on]", "automatic", "dist-opt"),
     ] = False
     recompute: Annotated[
         Literal["none", "full"],
-        Declared("--recompute", "recompute activations in the backward pass", "switch", label="recompute"),
+        Declared("--recompute", "recompute activations in the backward pass", "switch", "recompute"),
     ] = "none"
     offload_optimizer: Annotated[
-        bool, Declared("--offload-optimizer", "keep optimizer states in host memory", "switch", label="offload-opt")
+        bool, Declared("--offload-optimizer", "keep optimizer states in host memory", "switch", "offload-opt")
     ] = False
     offload_parameters: Annotated[
-        bool,
-        Declared("--offload-parameters", "keep parameters in host memory (ZeRO-3)", "switch", label="offload-param"),
+        bool, Declared("--offload-parameters", "keep parameters in host memory (ZeRO-3)", "switch", "offload-param")
     ] = False
     gather_for_generation: Annotated[
         bool,
         Later(
             "--gather-for-generation",
-            "gather ZeRO-3's weights once for a whole generation [default: where they fit]",
+            "gather ZeRO-3's weights once [default: where they fit]",
             "automatic",
-            label="gather-gen",
+            "gather-gen",
         ),
     ] = False
     kernels: Annotated[
         Literal["torch", "native"],
-        Later("--kernels", "torch's, or native: the stack's own compiled ones", "compare", label="{} kernels"),
+        Later("--kernels", "torch's, or native: the stack's own compiled ones", "compare", "{} kernels"),
     ] = "torch"
-    expert: Annotated[PositiveInt, Later("--ep", "Megatron expert parallel degree", "compare", label="ep{}")] = 1
+    expert: Annotated[PositiveInt, Later("--ep", "Megatron expert parallel degree", "compare", "ep{}")] = 1
     packing: Annotated[
-        bool, Later("--packing", "score and train uneven samples end to end, without padding", "switch", label="packed")
+        bool, Later("--packing", "score and train uneven samples end to end, without padding", "switch", "packed")
     ] = False
     balance: Annotated[
-        bool,
-        Later("--balance", "deal uneven samples to ranks by length to score and train", "switch", label="balanced"),
+        bool, Later("--balance", "deal uneven samples to ranks by length to score and train", "switch", "balanced")
     ] = False
     generation: Annotated[
         Generation,
-        Later(
-            "--generation", "hf, the training stack's own loop, or vllm, an engine of its own", "compare", label="{}"
-        ),
+        Later("--generation", "hf, the training stack's own loop, or vllm, an engine of its own", "compare", "{}"),
     ] = "hf"
     engine_sleep: Annotated[
-        bool,
-        Later(
-            "--engine-sleep", "the generation engine frees its memory outside generation", "automatic", label="sleep"
-        ),
+        bool, Later("--engine-sleep", "the generation engine frees its memory outside generation", "automatic", "sleep")
     ] = False
     engine_memory: Annotated[
-        int, Later("--engine-memory", "percent of a GPU for vLLM; 0: the stack's own", "compare", label="mem{}%")
+        int, Later("--engine-memory", "percent of a GPU for vLLM; 0: the stack's own", "compare", "mem{}%")
     ] = Field(default=0, ge=0, le=95)
     placement: Annotated[
         Literal["colocated", "split"],
-        Later(
-            "--placement",
-            "colocated, or split: some ranks generate the next batch while the others train",
-            "compare",
-            label="{}",
-        ),
+        Later("--placement", "colocated, or split: some ranks generate while the others train", "compare", "{}"),
     ] = "colocated"
     generation_ranks: Annotated[
-        NonNegativeInt,
-        Later("--generation-ranks", "ranks that generate under --placement split", "compare", label="g{}"),
+        NonNegativeInt, Later("--generation-ranks", "ranks that generate under --placement split", "compare", "g{}")
     ] = 0
     engine: Annotated[
         Literal["deepspeed", "ddp", "fsdp2"],
-        Later("--engine", "what a trainer with a choice trains on: deepspeed, ddp or fsdp2", "compare", label="{}"),
+        Later("--engine", "what a trainer with a choice trains on: deepspeed, ddp or fsdp2", "compare", "{}"),
     ] = "deepspeed"
     staleness: Annotated[
         NonNegativeInt,
-        Later(
-            "--staleness",
-            "publications of weights that an asynchronous trainer's samples may be behind; 0 is synchronous",
-            "compare",
-            label="async{}",
-        ),
+        Later("--staleness", "how many updates an asynchronous trainer's samples may be behind", "compare", "async{}"),
     ] = 0
     bucket_elements: Annotated[
         NonNegativeInt,
-        Later("--bucket-elements", "gradients reduced at once; 0: the stack's own", "compare", label="bucket{}"),
+        Later("--bucket-elements", "gradients reduced at once; 0: the stack's own", "compare", "bucket{}"),
     ] = 0
     sampler: Annotated[
         Literal["own", "fast"],
-        Later(
-            "--sampler",
-            "verl's own look for finished samples every 2 s, or a fast one every 0.02 s",
-            "compare",
-            label="{} sampler",
-        ),
+        Later("--sampler", "verl's own, which looks every 2 s, or fast: every 0.02 s", "compare", "{} sampler"),
     ] = "own"
 
     @model_validator(mode="after")

@@ -65,12 +65,10 @@ class Lengths(Frozen):
         return self.tokens or self.cap or max(self.listed or (0,))
 
     def draw(self, samples: int, group: int, seed: int) -> tuple[int, ...]:
-        """The length of each of ``samples`` samples, ``group`` of each prompt side by side. Equal arguments, equal
-        lengths.
+        """The length of each of ``samples`` samples, ``group`` of each prompt side by side; equal for equal arguments.
 
         A lognormal's lengths are the means of its equally probable parts, shuffled, so that a small batch already has
-        the distribution's mean and tail, whatever the seed: a plain draw of dozens would not. The samples of a group
-        share a part of log X, by which they are ranked.
+        the distribution's mean and tail. The samples of a group share a part of log X, by which they are ranked.
         """
         if self.kind == "fixed":
             return (self.longest,) * samples
@@ -154,10 +152,8 @@ def lengths_as_text(manifest: Any) -> str | None:
 
 
 def parse_lengths(text: str) -> dict[str, Any]:
-    """The fields of ``Lengths`` from ``fixed:512``, ``list:FILE`` or ``lognormal:mean=512,sigma=0.6,cap=4096``.
-
-    A file holds whole numbers between white space or commas. Raises UsageError for anything else.
-    """
+    """The fields of ``Lengths`` from a text as in ``FORMS``; a file holds whole numbers between white space or commas.
+    Raises UsageError for anything else."""
     kind, colon, rest = text.strip().partition(":")
     if not colon or kind not in ("fixed", "list", "lognormal"):
         raise UsageError(f"--lengths or --prompt-lengths {text[:60]!r} is no distribution of lengths; write {FORMS}")

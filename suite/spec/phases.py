@@ -1,11 +1,9 @@
 """The phases of an iteration, declared once in ``suite/worker/phases.json`` for the driver and the worker alike."""
 
-import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-_FILE = Path(__file__).parents[1] / "worker" / "phases.json"
+from suite.spec.base import worker_json
 
 
 @dataclass(frozen=True)
@@ -24,7 +22,7 @@ def _read(entry: dict[str, Any]) -> PhaseSpec:
     return PhaseSpec(**{**entry, "tokens": tuple(entry.get("tokens", ()))})
 
 
-_DECLARED = json.loads(_FILE.read_text(encoding="utf-8"))
+_DECLARED = worker_json("phases.json")
 #: What workers time, in the order of an iteration.
 TIMED: tuple[PhaseSpec, ...] = tuple(map(_read, _DECLARED["phases"]))
 #: What an iteration takes beyond its timed phases; the driver computes it.

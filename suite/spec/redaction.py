@@ -4,14 +4,13 @@
 proportion to the text, and has one group: what of a match is kept before the secret.
 """
 
-import json
 import re
 from collections.abc import Mapping
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
-_FILE = Path(__file__).parents[1] / "worker" / "redaction.json"
+from suite.spec.base import worker_json
+
 LEFT_OUT = "[left out]"
 #: A longer text is cut at the last word before it, and then looked at.
 _LONGEST_CHARACTERS = 1 << 16
@@ -54,6 +53,6 @@ def without_secrets_in(value: Any) -> Any:
 @lru_cache(maxsize=1)
 def _patterns() -> tuple[list[re.Pattern[str]], list[re.Pattern[str]]]:
     """Of names, and of values."""
-    declared = json.loads(_FILE.read_text(encoding="utf-8"))
+    declared = worker_json("redaction.json")
     names, values = ([re.compile(each) for each in declared[kind]] for kind in ("names", "values"))
     return names, values

@@ -122,12 +122,9 @@ def make_manifest(
     stopping: Stopping | None = None,
     base: str | None = None,
 ) -> Manifest:
-    """Resolve and hash one run. The run id is readable, and unique by the manifest's hash, the image, the manner of its
-    start and the repeat.
-
-    ``image``: what names the image it is to run in, if any, and ``manner``: how it is started, in words, where that is
-    not the usual way. They are no part of the manifest, which runs anywhere. ``base``: ``Run.base``.
-    """
+    """Resolve and hash one run. ``image``: what names the image it is to run in, if any, and ``manner``: how it is
+    started, in words, where that is not the usual way. They are in the run's id, and no part of the manifest, which
+    runs anywhere. ``base``: ``Run.base``. Raises UsageError as ``resolve_work``."""
     work = resolve_work(size, workload, layout, measure.seed)
     parts = {"size": size, "workload": workload, "work": work, "layout": layout, "measure": measure, "limits": limits}
     body: dict[str, Any] = {name: part.model_dump(mode="json") for name, part in parts.items()}

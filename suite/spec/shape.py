@@ -36,10 +36,8 @@ class RopeScaling(Frozen):
 
 
 class Experts(Frozen):
-    """A mixture of experts in every block: a router chooses ``per_token`` of ``count`` gated MLPs for each token.
-
-    The shape's ``ffn`` is then the inner width of one expert.
-    """
+    """A mixture of experts in every block: a router chooses ``per_token`` of ``count`` gated MLPs for each token. The
+    shape's ``ffn`` is then the inner width of one expert."""
 
     count: int = Field(gt=1)
     per_token: int = Field(gt=0)

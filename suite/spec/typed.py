@@ -1,7 +1,5 @@
-"""What a user types, read into values with one clear line where it cannot be read, and what no number may exceed.
-
-The bounds are beyond any machine, and within what formulas can take.
-"""
+"""What a user types, read into values with one clear line where it cannot be read, and what no number may exceed:
+bounds beyond any machine, and within what formulas can take."""
 
 import math
 import re
@@ -30,10 +28,8 @@ MOST_LENGTHS = 500_000
 
 
 def first_beyond(value: Any, most: int = MOST) -> tuple[str, ...] | None:
-    """The path to a number within JSON-like data that is no finite one up to ``most``; ``None`` where all are.
-
-    Steps of the path are names and positions. Does not recurse, so that depth is no matter.
-    """
+    """The path, of names and positions, to a number within JSON-like data that is no finite one up to ``most``; null
+    where all are. Does not recurse, so that depth is no matter."""
     left: list[tuple[tuple[str, ...], Any]] = [((), value)]
     while left:
         path, part = left.pop()

@@ -63,10 +63,8 @@ class Optimizer(Frozen):
 
 
 class Critic(Frozen):
-    """A value model of its own beside the policy: a GPT-2 style trunk and one linear layer without bias to the value.
-
-    Vocabulary and positions are the policy's.
-    """
+    """A value model of its own beside the policy, of its vocabulary and positions: a GPT-2 style trunk and one linear
+    layer without bias to the value."""
 
     layers: int = Field(gt=0)
     hidden: int = Field(gt=0, description="model width")
@@ -104,26 +102,18 @@ class Workload(Declaring):
 
     name: str = Field(min_length=1, max_length=64)
     prompt_tokens: Annotated[
-        PositiveInt, Declared("--prompt-tokens", "tokens of each prompt; of the longest, where lengths are uneven")
+        PositiveInt, Declared("--prompt-tokens", "tokens of each prompt; of the longest, where uneven")
     ]
     new_tokens: Annotated[
-        PositiveInt,
-        Declared("--new-tokens", "tokens of each response, forced; of the longest, where lengths are uneven"),
+        PositiveInt, Declared("--new-tokens", "tokens of each response, forced; of the longest, where uneven")
     ]
     algorithm: Annotated[
-        Algorithm,
-        Later(
-            "--algorithm",
-            f"{_ALGORITHMS}, with its options: grpo:kl_coefficient=0.001,clip_high=0.28",
-            feature="algorithm {}",
-        ),
+        Algorithm, Later("--algorithm", f"{_ALGORITHMS}, with options: grpo:clip_high=0.28", feature="algorithm {}")
     ] = PPO_ALGORITHM
     group: Annotated[
         _Samples,
         Later(
-            "--group",
-            "samples of each prompt [default: the algorithm's, or less where it does not divide --rollouts]",
-            feature="groups of {} samples",
+            "--group", "samples of a prompt [default: the algorithm's, if it divides]", feature="groups of {} samples"
         ),
     ] = 1
     prompt_lengths: Annotated[
@@ -148,8 +138,7 @@ class Workload(Declaring):
     ] = None
     critic: Annotated[Critic | None, Later(help="null: a value head on the policy", feature="separate critic")] = None
     reference: Annotated[
-        Literal["full", "hydra"],
-        Declared("--reference", "reference policy: a full copy, or hydra on the frozen trunk"),
+        Literal["full", "hydra"], Declared("--reference", "reference policy: a full copy, or hydra on the frozen trunk")
     ] = "full"
     reward: Reward = Field(default=ConstantReward(), discriminator="kind")
     ppo: PPO = PPO()
@@ -185,9 +174,8 @@ class Workload(Declaring):
         if self.lengths is not None and self.lengths.group_correlation and self.group == 1:
             raise ValueError("group-correlation is of the samples of a prompt: --group is at least 2 for it")
         if self.group < declared.least_group:
-            raise ValueError(
-                f"{declared.name} compares the samples of a prompt: --group is at least {declared.least_group}"
-            )
+            least = declared.least_group
+            raise ValueError(f"{declared.name} compares the samples of a prompt: --group is at least {least}")
         if self.critic is not None and not declared.values:
             raise ValueError(f"{declared.name} learns no values, so critic must be left out")
         if self.reference == "hydra" and self.trainable_layers is None:
@@ -197,19 +185,12 @@ class Workload(Declaring):
         return self
 
     def changed(self, changes: Mapping[str, Any]) -> "Workload":
-        """The same with other values of some fields. Raises ValidationError where they do not fit.
-
-        Another algorithm brings its own usual group and reward, even lengths take the place of uneven ones.
-        """
-        body = self.model_dump()
-        if "algorithm" in changes:
-            for name in ("group", "reward"):
-                body.pop(name, None)
+        """The same with other values of some fields; another algorithm brings its own usual group and reward, even
+        lengths take the place of uneven ones. Raises ValidationError where they do not fit."""
+        own = {"group", "reward"} if "algorithm" in changes else set()
         for pair in _LONGEST.items():
-            if any(name in changes for name in pair):
-                for name in pair:
-                    body.pop(name, None)
-        return Workload.model_validate({**body, **changes})
+            own |= set() if changes.keys().isdisjoint(pair) else set(pair)
+        return Workload.model_validate({**self.model_dump(exclude=own), **changes})
 
     @property
     def uneven(self) -> bool:

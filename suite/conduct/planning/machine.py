@@ -37,8 +37,7 @@ class Machine(Frozen):
     """The resolved device of a session, and how much of it there is.
 
     ``threads_per_rank`` is the same for any number of ranks, so that they stay comparable: on GPUs a rank's share of
-    the cores when every GPU has one. ``host_memory_bytes``: of the host that the ranks share; ``None`` where it is not
-    known.
+    the cores when every GPU has one. ``host_memory_bytes``: of the host that the ranks share, where it is known.
     """
 
     python: str
@@ -113,17 +112,13 @@ class Machine(Frozen):
 
     def code(self, backends: Iterable[str]) -> dict[str, dict[str, str]]:
         """Digest of the code of each backend's packages; none in an image. An interpreter is asked once for all."""
+        packages = {name: (driver := seat_of(name)[0]).packages + driver.optional_packages for name in backends}
         wanted: dict[str, dict[str, None]] = defaultdict(dict)
-        drivers = {name: seat_of(name)[0] for name in backends}
-        for name, driver in drivers.items():
-            wanted[self.python_of(name)] |= dict.fromkeys(driver.packages + driver.optional_packages)
-        found = {python: stack_code(python, tuple(each)).items() for python, each in wanted.items()}
-        return {
-            name: {
-                one: code for one, code in found[self.python_of(name)] if one in each.packages + each.optional_packages
-            }
-            for name, each in drivers.items()
-        }
+        for name, own in packages.items():
+            wanted[self.python_of(name)] |= dict.fromkeys(own)
+        found = {python: stack_code(python, tuple(each)) for python, each in wanted.items()}
+        code = {name: found[self.python_of(name)] for name in packages}
+        return {name: {one: code[name][one] for one in own if one in code[name]} for name, own in packages.items()}
 
     def images(self, backends: Iterable[str]) -> dict[str, str | None]:
         """What names the image that a backend's runs are in; ``None`` on a bare host."""
@@ -219,11 +214,9 @@ def require_device_name(device: str, gpu_ids: tuple[str, ...]) -> None:
 
 
 def look_at_machine(python: str, device: str, planning: bool = False, gpu_ids: tuple[str, ...] = ()) -> Machine:
-    """Choose the device: ``auto`` takes CUDA where a driver shows a GPU. Raises UsageError when it is not there.
-
-    CUDA_VISIBLE_DEVICES is honoured; ``gpu_ids`` choose among what it leaves. ``planning``: nothing is run, so CUDA
-    that is asked for need not be there; the machine has no place then.
-    """
+    """Choose the device: ``auto`` takes CUDA where a driver shows a GPU. CUDA_VISIBLE_DEVICES is honoured; ``gpu_ids``
+    choose among what it leaves. Raises UsageError when it is not there, unless for ``planning``, where nothing is run:
+    the machine has no place then."""
     import psutil
 
     require_device_name(device, gpu_ids)
@@ -257,10 +250,7 @@ _OPTIONS = {"OMP_NUM_THREADS": "--threads", "CUDA_VISIBLE_DEVICES": "--gpu-ids",
 
 def measured_with(given: Mapping[str, str]) -> dict[str, str]:
     """Those that identify a run, by name. A secret changes no measurement, and a manifest is meant to be published.
-
-    Raises UsageError for one that an option sets, where the manifest would say another thing, and for one that is no
-    text, which a manifest cannot hold.
-    """
+    Raises UsageError for one that an option sets, and for one that is no text."""
     for name, value in given.items():
         if name in _OPTIONS:
             raise UsageError(f"--env {name}: give it by {_OPTIONS[name]}, which the manifest and the plan know of")

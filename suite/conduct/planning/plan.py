@@ -52,9 +52,8 @@ def make_joint_plan(
     """One plan of requests that differ in sizes, ranks, layout and workload only, as those of a preset.
 
     ``stacks``: backend, perhaps ``deepspeed@before``, -> package -> version in the stack's interpreter, ``code``:
-    -> digest, as far as it is known; ``images``: backend -> what names the image it runs in, if any; ``manner``: how
-    ranks are started, where that is not the usual way. Raises UsageError, with every reason, when a backend is left
-    without a single possible run.
+    -> digest, as far as it is known; ``images`` and ``manner``: as for ``make_manifest``. Raises UsageError, with every
+    reason, when a backend is left without a single possible run.
     """
     request = requests[0]
     drivers = {name: seat_of(name)[0] for name in request.backends}
@@ -176,10 +175,9 @@ def _expected_to_fit(
         return layout
     from suite.planner.predict_manifest import fitting_layouts
 
-    for other in fitting_layouts(size, workload, layout, driver.name, memory, request.wants_spare):
-        if not layout_errors(size, workload, other) + driver.errors(size, workload, other, measure):
-            return other
-    return layout
+    fitting = fitting_layouts(size, workload, layout, driver.name, memory, request.wants_spare)
+    usable = (each for each in fitting if not layout_errors(size, workload, each))
+    return next((each for each in usable if not driver.errors(size, workload, each, measure)), layout)
 
 
 def _allowed(request: Request, points: list[Point]) -> list[Point]:

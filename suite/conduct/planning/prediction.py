@@ -49,9 +49,9 @@ def limits_for(
     changes = {}
     if "run_seconds" in left_open:
         expected = START_SECONDS + MARGIN * run_seconds(measure, predicted["iteration_seconds"])
-        changes["run_seconds"] = min(_rounded_up(expected), LONGEST_LIMIT)
+        changes["run_seconds"] = _rounded_up(expected)
     if "silence_seconds" in left_open:
-        longest = min(LONGEST_LIMIT, max(asked.silence_seconds, MARGIN * max(predicted["phases"].values())))
+        longest = max(asked.silence_seconds, MARGIN * max(predicted["phases"].values()))
         changes["silence_seconds"] = min(_rounded_up(longest), changes.get("run_seconds", asked.run_seconds))
     return asked.model_copy(update=changes)
 
@@ -62,7 +62,7 @@ def run_seconds(measure: Measure, iteration_seconds: float) -> float:
 
 
 def _rounded_up(seconds: float) -> float:
-    return next((60.0 * step for step in _STEPS if seconds <= 60 * step), math.ceil(seconds / 3600) * 3600.0)
+    return next((60.0 * step for step in _STEPS if seconds <= 60 * step), LONGEST_LIMIT)
 
 
 def can_be_predicted(measure: Measure) -> bool:

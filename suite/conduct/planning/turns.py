@@ -23,10 +23,8 @@ from suite.theory.memory import memory_floor
 
 
 class Seat(Frozen):
-    """A row's group, and its block where not all of a group fit at once.
-
-    ``block``: null for the row that is in all of them, through which rows of two blocks are compared.
-    """
+    """A row's group, and its block where not all of a group fit at once; null for the row that is in all of them,
+    through which rows of two blocks are compared."""
 
     group: int
     block: int | None
@@ -116,11 +114,8 @@ class Seated(NamedTuple):
 def take_seats(points: list[Point], turning: Turning, chooses_iterations: bool) -> Seated:
     """Who takes turns with whom. A group is all that are of one size and do one kind of work: those that are compared,
     engines with engines unless ``mixed``, and a backend on several numbers of ranks, because scaling efficiency is a
-    ratio too.
-
-    ``chooses_iterations``: nobody else did. Raises UsageError where turns by iteration were asked for and are possible
-    nowhere.
-    """
+    ratio too. ``chooses_iterations``: nobody else did. Raises UsageError where turns by iteration were asked for and
+    are possible nowhere."""
     if turning.asked == "rounds":
         return Seated(points)
     groups: dict[Hashable, list[Point]] = defaultdict(list)
