@@ -203,10 +203,8 @@ def unknown_work(driver: BackendDriver, workload: Workload) -> list[str]:
         for name, fact in declared(Workload)
         if fact.feature and name not in driver.extra_work and not is_default(workload, name)
     ]
-    if not asked:
-        return []
-    words = " and no ".join(filter(None, (", no ".join(asked[:-1]), asked[-1])))
-    return [f"the {driver.name} backend has no {words}, which workload {workload.name} asks for"]
+    text = f"the {driver.name} backend has no {' and no '.join(asked)}, which workload {workload.name} asks for"
+    return [text] if asked else []
 
 
 def stack_of(driver: BackendDriver, layout: Layout, versions: Mapping[str, str]) -> dict[str, str]:

@@ -12,9 +12,6 @@ from suite.theory.shards import WEIGHT_BYTES, stages
 
 #: DeepSpeed-Chat trains 1.3B under ZeRO-2 and 6.7B and up under ZeRO-3; the border lies between them.
 ZERO_3_FROM_PARAMETERS = 3_000_000_000
-#: Weights are gathered for a whole generation by default only if they and the memory floor of generation leave the rest
-#: of the device to what the floor leaves out.
-GATHERED_SHARE_OF_DEVICE = 0.7
 #: Families that the engine builds (suite/worker/engines/deepspeed/families.py has the same).
 FAMILIES = ("gpt2", "llama", "qwen2", "qwen3")
 
@@ -58,7 +55,7 @@ class DeepSpeed(base.BackendDriver):
         policy = stages(size, workload, layout)[0]
         branch = policy.reference if workload.reference == "hydra" else 0
         whole = (policy.trainable + policy.frozen + branch) * WEIGHT_BYTES["bf16"]
-        return floor + whole <= GATHERED_SHARE_OF_DEVICE * device_memory_bytes
+        return floor + whole <= base.FLOOR_SHARE_OF_DEVICE * device_memory_bytes
 
     def more_errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> list[str]:
         if size.architecture == "llama" and size.hidden % size.heads:

@@ -1,8 +1,5 @@
-"""What is declared of a field beside its type: its option, when it is written and hashed, who must know it.
-
-A field of a workload, a layout or a launcher's settings carries a ``Declared`` in its annotation. Command line, plan,
-messages and labels read it from there, so that a new field is declared in one place.
-"""
+"""What is declared of a field of a workload, a layout or a launcher's settings beside its type, in one place: command
+line, plan, messages, schemas and labels read it from the ``Declared`` in its annotation."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -3,9 +3,10 @@
 import math
 import random
 import re
+from collections import defaultdict
 from collections.abc import Mapping
 from functools import lru_cache
-from itertools import groupby, pairwise
+from itertools import pairwise
 from pathlib import Path
 from statistics import NormalDist
 from typing import Annotated, Any, Literal
@@ -119,16 +120,11 @@ def _normal_score(rank: int, count: int) -> float:
 
 def _by_rank(scores: list[float], rising: list[float]) -> list[float]:
     """For each score the value of its rank among ``rising``; equal scores get the mean of theirs."""
-    order = sorted(range(len(scores)), key=scores.__getitem__)
-    found = [0.0] * len(scores)
-    first = 0
-    for _, equal in groupby(order, key=scores.__getitem__):
-        indices = list(equal)
-        mean = math.fsum(rising[first : first + len(indices)]) / len(indices)
-        for index in indices:
-            found[index] = mean
-        first += len(indices)
-    return found
+    shared: dict[float, list[float]] = defaultdict(list)
+    for score, value in zip(sorted(scores), rising, strict=True):
+        shared[score].append(value)
+    means = {score: math.fsum(values) / len(values) for score, values in shared.items()}
+    return [means[score] for score in scores]
 
 
 def _parts(mean: float, sigma: float, count: int) -> list[float]:

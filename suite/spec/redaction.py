@@ -1,8 +1,6 @@
-"""What is never kept of an environment: secrets, by the names of variables and by what values look like.
-
-``suite/worker/redaction.json`` declares both, for driver and worker alike. Each of its patterns takes time in
-proportion to the text, and has one group: what of a match is kept before the secret.
-"""
+"""What is never kept of an environment: secrets, by names of variables and by what values look like. Each pattern of
+``suite/worker/redaction.json`` takes time in proportion to the text, and has one group: what is kept before the
+secret."""
 
 import re
 from collections.abc import Mapping
@@ -19,9 +17,8 @@ _LONGEST_CHARACTERS = 1 << 16
 def is_secret(name: str, value: str) -> bool:
     """Whether a variable's name speaks of a secret, or its value holds one."""
     names, values = _patterns()
-    if any(pattern.search(name) for pattern in names) or len(value) > _LONGEST_CHARACTERS:
-        return True
-    return any(pattern.search(value) for pattern in values)
+    is_named = any(pattern.search(name) for pattern in names)
+    return is_named or len(value) > _LONGEST_CHARACTERS or any(pattern.search(value) for pattern in values)
 
 
 def without_secrets(text: str) -> str:

@@ -27,13 +27,6 @@ class RopeScaling(Frozen):
     high_frequency_factor: PositiveFloat | None = None
     original_positions: PositiveInt | None = None
 
-    @model_validator(mode="after")
-    def _is_whole(self) -> "RopeScaling":
-        own = (self.low_frequency_factor, self.high_frequency_factor, self.original_positions)
-        if self.kind == "llama3" and None in own:
-            raise ValueError("llama3 scaling needs low_frequency_factor, high_frequency_factor and original_positions")
-        return self
-
 
 class Experts(Frozen):
     """A mixture of experts in every block: a router chooses ``per_token`` of ``count`` gated MLPs for each token. The
@@ -42,12 +35,6 @@ class Experts(Frozen):
     count: int = Field(gt=1)
     per_token: int = Field(gt=0)
     normalise: bool = Field(default=True, description="the chosen experts' weights add up to 1")
-
-    @model_validator(mode="after")
-    def _has_as_many(self) -> "Experts":
-        if self.per_token > self.count:
-            raise ValueError(f"{self.per_token} experts per token, but there are {self.count}")
-        return self
 
 
 class Shape(Declaring):
@@ -92,6 +79,11 @@ class Shape(Declaring):
                 raise ValueError(f"{field} belongs to families with rotary positions, not to {self.architecture}")
         if (self.experts is not None) != (self.architecture in ("mixtral", "qwen3_moe")):
             raise ValueError("experts belong to mixtral and qwen3_moe shapes, which need them")
+        if self.experts is not None and self.experts.per_token > self.experts.count:
+            raise ValueError(f"{self.experts.per_token} experts per token, but there are {self.experts.count}")
+        scaling = self.rope_scaling
+        if scaling is not None and scaling.kind == "llama3" and None in dict(scaling).values():
+            raise ValueError("llama3 scaling needs low_frequency_factor, high_frequency_factor and original_positions")
         return self
 
     @property

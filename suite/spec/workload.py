@@ -71,12 +71,6 @@ class Critic(Frozen):
     ffn: int = Field(gt=0, description="inner width of the MLP")
     heads: int = Field(gt=0)
 
-    @model_validator(mode="after")
-    def _divides(self) -> "Critic":
-        if self.hidden % self.heads:
-            raise ValueError(f"the critic's hidden {self.hidden} is not divisible by {self.heads} heads")
-        return self
-
 
 PPO_ALGORITHM = Algorithm(name=PPO_NAME)
 #: the field that says the longest, by the field of uneven lengths
@@ -178,6 +172,8 @@ class Workload(Declaring):
             raise ValueError(f"{declared.name} compares the samples of a prompt: --group is at least {least}")
         if self.critic is not None and not declared.values:
             raise ValueError(f"{declared.name} learns no values, so critic must be left out")
+        if self.critic is not None and self.critic.hidden % self.critic.heads:
+            raise ValueError(f"the critic's hidden {self.critic.hidden} is not divisible by {self.critic.heads} heads")
         if self.reference == "hydra" and self.trainable_layers is None:
             raise ValueError("a hydra reference shares the frozen trunk, so trainable_layers must be given")
         if self.lora_rank is not None and self.trainable_layers is not None:

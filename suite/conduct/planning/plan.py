@@ -24,9 +24,7 @@ from suite.spec.workload import Workload
 
 class Plan(Frozen):
     """All runs of a request in running order, what cannot be run, and settings that some backend does not know.
-
-    ``seats``: of the rows that take turns by iteration, by their hash; ``in_rounds``: why others, that might, do not.
-    """
+    ``seats``: of the rows that take turns by iteration, by their hash; ``in_rounds``: why others do not."""
 
     id: str
     manifests: tuple[Manifest, ...]
@@ -154,9 +152,7 @@ def _layout(
         errors += generation_errors(size, layout, request.measure)
         # the iteration that is traced is the suite's own, on ranks that all do the same
         if request.measure.profile and driver.kind == "trainer":
-            errors.append(
-                f"--profile traces the suite's own iteration, and {driver.name} has its trainer's; leave it out"
-            )
+            errors.append(f"--profile traces the suite's own iteration, not that of {driver.name}; leave it out")
         elif request.measure.profile and layout.placement == "split":
             errors.append("--profile traces ranks that all do the same; leave it out with --placement split")
         return layout, errors + driver.versions_errors(workload, layout, versions)

@@ -1,7 +1,5 @@
-"""The planner beside runs: a layout that is expected to fit, iterations and limits by the time expected, predictions.
-
-The planner is imported only for runs on CUDA in 16 bit: of a CPU it knows nothing.
-"""
+"""The planner beside runs: iterations and limits by the time expected, predictions. It is imported for runs on CUDA in
+16 bit alone: of a CPU it knows nothing."""
 
 import math
 from collections.abc import Mapping, Sequence

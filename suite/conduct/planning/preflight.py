@@ -1,5 +1,6 @@
 """What a plan is expected to need and to cost, before anything is started; the same for every launcher."""
 
+import math
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
@@ -178,17 +179,11 @@ def _does_not_end(manifest: Manifest, expected: Expected) -> str:
     measure, limit = manifest.measure, manifest.limits.run_seconds
     possible = int(limit / MARGIN / expected.iteration_seconds) - measure.warmup
     fewer = f", or --iterations {possible}" if 0 < possible < measure.iterations else ""
-    enough = START_SECONDS + MARGIN * expected.run_seconds
+    minutes = math.ceil((START_SECONDS + MARGIN * expected.run_seconds) / 60)
     return (
         f"is expected to take {span(expected.run_seconds)} of iterations, and its limit is {span(limit)}; "
-        f"--timeout {_typed(enough)}{fewer} would do"
+        f"--timeout {minutes}m{fewer} would do"
     )
-
-
-def _typed(seconds: float) -> str:
-    """A duration as an option takes it, rounded up."""
-    minutes = -(-int(seconds) // 60)
-    return f"{minutes}m" if minutes < 120 else f"{-(-minutes // 60)}h"
 
 
 def _changes(layout: Layout, other: Layout, driver: BackendDriver) -> str:
