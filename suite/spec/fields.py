@@ -43,8 +43,12 @@ class Declared:
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: Callable[[CoreSchema], dict[str, Any]]
     ) -> dict[str, Any]:
-        text, _, _ = self.help.partition(" [default:")
-        return {**handler(schema), **({"description": text} if text else {})}
+        return {**handler(schema), **({"description": self.description} if self.help else {})}
+
+    @property
+    def description(self) -> str:
+        """What the field is, wherever it stands."""
+        return self.help.partition(" [default:")[0]
 
     def _read(self, value: Any) -> Any:
         assert self.reads is not None and self.option is not None, "of an option that is read"

@@ -20,7 +20,10 @@ class Layout(Declaring):
     pipeline: Annotated[PositiveInt, Declared("--pp", "Megatron pipeline parallel degree", "compare", "pp{}")] = 1
     data: Annotated[PositiveInt, Declared(help="data parallel degree: the number of model replicas", label="dp{}")]
     sequence_parallel: Annotated[
-        bool, Declared("--sequence-parallel", "Megatron's [default: on where tensor parallel]", "automatic", "sp")
+        bool,
+        Declared(
+            "--sequence-parallel", "Megatron sequence parallelism [default: where tensor parallel]", "automatic", "sp"
+        ),
     ] = False
     zero_stage: Annotated[
         int, Declared("--zero", "DeepSpeed ZeRO stage 0-3; FSDP2 shards what 3 does", "compare", "zero{}")
@@ -43,14 +46,14 @@ class Layout(Declaring):
         bool,
         Later(
             "--gather-for-generation",
-            "gather ZeRO-3's weights once [default: where they fit]",
+            "ZeRO-3: whole weights to generate on [default: if they fit]",
             "automatic",
             "gather-gen",
         ),
     ] = False
     kernels: Annotated[
         Literal["torch", "native"],
-        Later("--kernels", "torch's, or native: the stack's own compiled ones", "compare", "{} kernels"),
+        Later("--kernels", "whose run: torch's, or native, the stack's own compiled ones", "compare", "{} kernels"),
     ] = "torch"
     expert: Annotated[PositiveInt, Later("--ep", "Megatron expert parallel degree", "compare", "ep{}")] = 1
     packing: Annotated[
@@ -74,7 +77,8 @@ class Layout(Declaring):
         Later("--placement", "colocated, or split: some ranks generate while the others train", "compare", "{}"),
     ] = "colocated"
     generation_ranks: Annotated[
-        NonNegativeInt, Later("--generation-ranks", "ranks that generate under --placement split", "compare", "g{}")
+        NonNegativeInt,
+        Later("--generation-ranks", "ranks that generate and do not train, under --placement split", "compare", "g{}"),
     ] = 0
     engine: Annotated[
         Literal["deepspeed", "ddp", "fsdp2"],

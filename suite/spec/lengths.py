@@ -121,7 +121,7 @@ def _normal_score(rank: int, count: int) -> float:
 def _by_rank(scores: list[float], rising: list[float]) -> list[float]:
     """For each score the value of its rank among ``rising``; equal scores get the mean of theirs."""
     shared: dict[float, list[float]] = defaultdict(list)
-    for score, value in zip(sorted(scores), rising, strict=True):
+    for score, value in zip(sorted(scores), rising, strict=False):  # of no score there is one value
         shared[score].append(value)
     means = {score: math.fsum(values) / len(values) for score, values in shared.items()}
     return [means[score] for score in scores]

@@ -56,7 +56,7 @@ class Backend(Declaring):
 
     name: str
     kind: Literal["engine", "trainer"]
-    environment: Annotated[_Environment | None, Later(help="which of several of it, as its user calls it")] = None
+    environment: Annotated[_Environment | None, Later(help="which of several, as its user calls it")] = None
 
     @property
     def label(self) -> str:
@@ -74,7 +74,8 @@ class Measure(Declaring):
         Literal["none", "near-gpu"], Later(help="near-gpu: on the CPUs near the rank's GPU, where the node tells them")
     ] = "none"
     variables: Annotated[
-        dict[str, str], Later(help="that the user gave every rank, but for secrets; who runs it again gives them again")
+        dict[str, str],
+        Later(help="given to every rank by the user, but for secrets; who runs it again gives them again"),
     ] = Field(default={})
     profile: Annotated[
         bool, Later(help="after the counted iterations, one more under torch's profiler, which counts nowhere")
@@ -95,7 +96,7 @@ class Limits(Frozen):
     """When a run is given up."""
 
     run_seconds: float = Field(default=3600.0, gt=0, le=MOST_SECONDS)
-    silence_seconds: float = Field(default=600.0, gt=0, le=MOST_SECONDS, description="without an event: a hang")
+    silence_seconds: float = Field(default=600.0, gt=0, le=MOST_SECONDS, description="longest without an event")
 
 
 class SampleLengths(Frozen):
@@ -128,11 +129,11 @@ class Run(Declaring):
     id: str
     plan: str = Field(description="hash of the request the run belongs to")
     repeat: int = Field(ge=1)
-    stopping: Annotated[Stopping | None, Later(help="by which its row gets more runs; absent: fixed repeats")] = None
+    stopping: Annotated[Stopping | None, Later(help="the rule that adds runs to its row; absent: none")] = None
     iterations: Annotated[
         PositiveInt | None, Later(help="counted ones of this run, where the rule chose others than the measure has")
     ] = None
-    base: Annotated[_Environment | None, Later(help="that was named first, of a run in another environment")] = None
+    base: Annotated[_Environment | None, Later(help="environment that was named first, of a run in another")] = None
 
 
 class Manifest(Declaring):
