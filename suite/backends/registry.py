@@ -1,41 +1,38 @@
 """The backends by name, also those that packages register by an entry point of the group ``suite.backends`` that loads
 to a ``BackendDriver``, and the interpreter that holds each."""
 
-import json
 import os
+import pkgutil
 import re
 import shutil
 import sys
 from collections.abc import Sequence
-from functools import cache, lru_cache
-from importlib import import_module
+from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 from pydantic import Field
 
 from suite.backends.base import BackendDriver
-from suite.spec.base import Frozen, UsageError
+from suite.spec.base import Frozen, UsageError, worker_json
 from suite.spec.manifest import ENVIRONMENT
 from suite.spec.names import nearest
 
 ENTRY_POINT_GROUP = "suite.backends"
 #: Trainers whose logs are read and that are not started: their backends were never run.
 _IMPORTED = ("skyrl", "areal")
-_FILE = Path(__file__).parents[1] / "worker" / "backends.json"
 
 
 @cache
 def _declared() -> dict[str, str]:
     """``MODULE:CLASS`` of the suite's own by name, as ``suite/worker/backends.json`` has them for driver and worker."""
-    tables = json.loads(_FILE.read_text(encoding="utf-8")).values()
+    tables = worker_json("backends.json").values()
     return {name: entry["driver"] for entries in tables for name, entry in entries.items()}
 
 
 @cache
 def _own(name: str) -> BackendDriver:
-    module, _, attribute = _declared()[name].partition(":")
-    return getattr(import_module(module), attribute)()
+    return pkgutil.resolve_name(_declared()[name])()
 
 
 @cache
@@ -48,7 +45,7 @@ def own_backends() -> dict[str, BackendDriver]:
     return {name: _own(name) for name in _declared()}
 
 
-@lru_cache(maxsize=1)
+@cache
 def backends() -> dict[str, BackendDriver]:
     """Every backend by name, in the order they are listed. Raises UsageError when a registered one does not load."""
     found = own_backends()
@@ -66,11 +63,11 @@ def find_backend(name: str) -> BackendDriver:
     if name in _declared() and not _registered():
         return _own(name)
     known = backends()
-    if name in _IMPORTED and name not in known:
+    if name in known:
+        return known[name]
+    if name in _IMPORTED:
         raise UsageError(f"{name} is not started by the suite: `suite import LOG --from {name}` takes over its own log")
-    if name not in known:
-        raise UsageError(f"there is no backend {name!r}{nearest(name, known)}; `suite backends` lists them")
-    return known[name]
+    raise UsageError(f"there is no backend {name!r}{nearest(name, known)}; `suite backends` lists them")
 
 
 def seat_of(name: str) -> tuple[BackendDriver, str | None]:
@@ -98,17 +95,12 @@ class Interpreters(Frozen):
     def of(self, backend: str) -> str:
         """The interpreter of a backend's ranks."""
         own = find_backend(backend).environment
-        for name in filter(None, (backend, own)):
-            if name in self.named:
-                return self.named[name]
-        if self.usual is not None:
-            return self.usual
-        beside = None if own is None else environment_python(own)
-        return beside or sys.executable
+        asked = self.named.get(backend) or self.named.get(own or "") or self.usual
+        return asked or (environment_python(own) if own else None) or sys.executable
 
     def seats(self, backend: str) -> dict[str, str]:
         """The interpreter of a backend, or of each of its environments that are compared (``Backend.label``)."""
-        if not self.compared or backend in self.named or find_backend(backend).environment in self.named:
+        if not self.compared or {backend, find_backend(backend).environment} & self.named.keys():
             return {backend: self.of(backend)}
         return {f"{backend}@{name}": path for name, path in self.compared.items()}
 
@@ -121,28 +113,21 @@ def environment_python(name: str) -> str | None:
 
 def read_interpreters(texts: Sequence[str], compares: bool = False) -> Interpreters:
     """``PATH`` for all, ``NAME=PATH`` for a backend or an environment; without any, what the variable says.
-
     ``compares``: other names, of which there are two at least, are environments of every other backend. Raises
-    UsageError for a name that is nothing of this, for two of one, and where nothing behind the sign can be started.
-    """
-    usual, named = None, {}
+    UsageError for a name that is nothing of this, for two of one, and where nothing behind the sign can be started."""
+    named: dict[str, str] = {}
     for text in texts:
         name, sign, path = text.partition("=")
         if not sign or os.sep in name:
-            if not text:
-                raise UsageError("--python '' names no interpreter")
-            if usual is not None:
-                raise UsageError(f"--python names one interpreter for all backends, not {usual} and {text}")
-            usual = text
-            continue
+            name, path = "", text
         if not path or name in named:
-            raise UsageError(f"--python {name}=PATH names one interpreter, once")
-        if shutil.which(path) is None:
+            raise UsageError(f"--python {text!r}: one interpreter for all backends, or NAME=PATH, each once")
+        if name and shutil.which(path) is None:
             raise UsageError(f"--python {name}={path}: there is no interpreter at {path}")
         named[name] = path
-    known = (
-        {*backends(), *(driver.environment for driver in backends().values() if driver.environment)} if named else set()
-    )
+    usual = named.pop("", None)
+    # without a name none is loaded
+    known = {word for each in backends().values() for word in (each.name, each.environment) if word} if named else set()
     compared = {name: named.pop(name) for name in [*named] if name not in known}
     if len(compared) == 1 or (compared and not compares):
         name, path = next(iter(compared.items()))

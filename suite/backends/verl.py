@@ -1,15 +1,14 @@
 """verl's own PPO trainer with a critic, or GRPO: FSDP2, vLLM servers, processes of Ray."""
 
-from suite.backends.base import OneVersion, laid_out
-from suite.spec.layout import Layout, LayoutRequest
-from suite.spec.shape import Shape
-from suite.spec.workload import Workload
+from suite.backends.base import FSDP2_AND_VLLM, BackendDriver, BackendKind
 
 
-class Verl(OneVersion):
-    """Every rank is a device: for a worker of FSDP2 and a vLLM server of its own, which take turns."""
+class Verl(BackendDriver):
+    """Every rank is a device: for a worker of FSDP2, which shards everything over all of them, and a vLLM server of its
+    own, which take turns."""
 
     name = "verl"
+    kind: BackendKind = "trainer"
     vllm_alone = True
     summary = "verl's own PPO (with a critic) and GRPO trainer on Ray: FSDP2 and vLLM servers"
     #: its vLLM servers look for a model's parts where GPT-2 has none
@@ -21,21 +20,9 @@ class Verl(OneVersion):
     steps_by_group = True
     environment = "verl"
     packages: tuple[str, ...] = ("torch", "transformers", "verl", "ray", "TransferQueue", "tensordict")
-    hooked = ("verl", "0.9.1")
+    hooked = (("verl", "0.9.1"),)
     oldest_transformers = 5
     settings: tuple[str, ...] = ("recompute", "generation", "engine_memory", "sampler")
+    usual = FSDP2_AND_VLLM
     extra_work: tuple[str, ...] = ("algorithm", "group", "critic")
     installation = "`make verl` makes an environment for verl beside the engines' (docs/trainers/verl.md)"
-
-    def layout(self, size: Shape, workload: Workload, request: LayoutRequest) -> Layout:
-        """FSDP2 shards everything over all ranks. Raises ValueError for another generation than vLLM's."""
-        if request.generation not in (None, "vllm"):
-            raise ValueError("the verl backend generates with vLLM: --generation vllm, or leave it out")
-        return laid_out(
-            request,
-            engine="fsdp2",
-            zero_stage=3,
-            recompute=request.recompute,
-            generation="vllm",
-            sampler=request.sampler or "own",
-        )

@@ -21,7 +21,7 @@ def backends(
     for name, driver in known().items():
         where = asked.of(name)
         has = stack_versions(where, driver.packages)
-        errors = driver.stack_errors(where) if all(has.values()) else []
+        errors = driver.wrong_versions(has) + driver.stack_errors(where) if all(has.values()) else []
         facts = {fact: getattr(driver, fact) for fact in ("name", "kind", "summary", "settings", "experimental")}
         rows.append({**facts, "python": where, "packages": has, "errors": errors})
     if as_json:

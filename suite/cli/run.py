@@ -94,13 +94,12 @@ def run(
     if not elsewhere or machine.device == "cpu":
         machine.require_room(max(largest.ranks), work.force, largest.nodes, largest.measure.threads_per_rank)
     budget_seconds = None if session.budget is None else seconds("--budget", session.budget)
-    stacks = machine.found_stacks if elsewhere else machine.stacks
-    found_stacks, images = stacks(largest.backends), machine.images(largest.backends)
+    stacks, images = machine.stacks(largest.backends, bool(elsewhere)), machine.images(largest.backends)
     code = machine.code(largest.backends)
     if not same_stack:
-        require_other_stacks(found_stacks, code)
+        require_other_stacks(stacks, code)
     turning = turning_here(session.turns, session.turn_length, machine, launcher, parallel)
-    plan = make_joint_plan(requests, found_stacks, images, machine.manner, code, turning)
+    plan = make_joint_plan(requests, stacks, images, machine.manner, code, turning)
     found = preflight(plan.manifests, machine.device_name, work.price, machine.host_memory_bytes)
     rule = requests[0].stopping
     if rule is not None:  # what follows a rule is imported for it alone, as is what runs side by side

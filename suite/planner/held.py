@@ -43,7 +43,7 @@ def held_parts(
         }
         parts[f"sharded_{end}"] = parts[f"trainable_{end}"]
         # of one block's experts, what other ranks hold; beside adapters none of them train
-        experts = shape.experts.count * (2 + shape.gated_mlp) * shape.hidden * shape.ffn if shape.experts else 0
+        experts = shape.experts.count * (2 + shape.rotary) * shape.hidden * shape.ffn if shape.experts else 0
         elsewhere = (1 - 1 / expert) * experts / tensor
         trained = stage.trainable_layers if workload.lora_rank is None else 0
         parts[f"trainable_{end}"] -= elsewhere * trained

@@ -228,7 +228,7 @@ def _jobs(asked: "Question", columns: dict[str, Column], lengths: Mapping[int, D
         **asked.hardware.columns(),
         **profile.traits.columns(),
         **{name: getattr(shape, name) for name in ("layers", "hidden", "ffn", "heads", "kv_heads", "vocab")},
-        "gated": shape.gated_mlp,
+        "gated": shape.rotary,
         "trained_share": trained / shape.layers,
         "precision": profile.fp8,
         "packed": 0.0,

@@ -1,20 +1,16 @@
-"""Which algorithm an iteration is of, and its options, as its file in ``suite/worker/algorithms`` declares them.
-
-Each of these files opens with a ``DECLARATION``, a literal that is read here without importing the file, which needs
-torch. A new algorithm is a new file.
-"""
+"""Which algorithm an iteration is of, and its options, as its file in ``suite/worker/algorithms`` declares them: each
+opens with a ``DECLARATION``, a literal that is read without importing the file, which needs torch."""
 
 import ast
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from pydantic import Field, model_validator
 
 from suite.spec.base import Frozen, UsageError
-from suite.spec.names import nearest
+from suite.spec.catalogue import finder
 
 _FOLDER = Path(__file__).parents[1] / "worker" / "algorithms"
 PPO_NAME = "ppo"
@@ -22,13 +18,10 @@ Option = bool | int | float | str
 
 
 class Declaration(Frozen):
-    """What an algorithm's file says of it.
-
-    ``values``: it learns values, by a value head or a critic. ``reference``: the option whose value above 0 asks for
+    """``values``: it learns values, by a value head or a critic. ``reference``: the option whose value above 0 asks for
     log-probs of the reference policy; null: always. ``group``: samples of each prompt unless others are asked for;
     1: it needs no groups. ``options``: names with their defaults; ``choices``: the words that a text may be; ``most``:
-    the largest value of a number, where there is one.
-    """
+    the largest value of a number, where there is one."""
 
     name: str
     summary: str
@@ -47,18 +40,10 @@ def declarations() -> Mapping[str, Declaration]:
     """Every algorithm by name, PPO first."""
     found = [_declaration(path) for path in sorted(_FOLDER.glob("*.py")) if path.name not in ("__init__.py", "base.py")]
     found.sort(key=lambda each: (each.name != PPO_NAME, each.name))
-    return MappingProxyType({each.name: each for each in found})
+    return {each.name: each for each in found}
 
 
-def find_algorithm(name: str) -> Declaration:
-    """The algorithm called ``name``. Raises UsageError with the nearest names otherwise."""
-    found = declarations().get(name.strip().lower())
-    if found is None:
-        known = declarations()
-        raise UsageError(
-            f"there is no algorithm {name[:40]!r}{nearest(name[:40], known)}; known are {', '.join(known)}"
-        )
-    return found
+find_algorithm = finder("algorithm", declarations)
 
 
 def _declaration(path: Path) -> Declaration:
@@ -69,10 +54,8 @@ def _declaration(path: Path) -> Declaration:
 
 
 class Algorithm(Frozen):
-    """An algorithm with all its options; those left out have the defaults of its declaration.
-
-    Read from a text too: ``grpo``, or ``grpo:kl_coefficient=0.001,clip_high=0.28``.
-    """
+    """An algorithm with all its options, those left out at their defaults; read from a text too: ``grpo``, or
+    ``grpo:kl_coefficient=0.001,clip_high=0.28``."""
 
     name: str
     options: Mapping[str, Option] = {}

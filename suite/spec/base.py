@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -23,6 +24,11 @@ class Frozen(BaseModel):
 def canonical_json(value: Any) -> str:
     """The one JSON text of ``value``: sorted keys, no spaces, no NaN. Equal data gives equal text."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+
+
+def worker_json(file: str) -> Any:
+    """What a JSON file of ``suite/worker`` declares for driver and worker alike."""
+    return json.loads((Path(__file__).parents[1] / "worker" / file).read_text(encoding="utf-8"))
 
 
 def digest(value: Any) -> str:

@@ -1,13 +1,12 @@
 """Sizes, workloads, devices and presets by name, from the data files in ``manifests/``."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import yaml
-from pydantic import Field
+from pydantic import Field, PositiveInt
 
 from suite.spec.base import Frozen, Track, UsageError
 from suite.spec.device import Device, Precision
@@ -17,6 +16,7 @@ from suite.spec.shape import Shape
 if TYPE_CHECKING:
     from suite.spec.workload import Workload
 
+T = TypeVar("T")
 #: safe as ``yaml.safe_load``; libyaml reads the same ten times as fast where PyYAML was built with it
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _PACKAGE = Path(__file__).resolve().parent.parent
@@ -37,31 +37,38 @@ def data_file(file: str) -> Mapping[str, Any]:
     return yaml.load((data_root() / file).read_text(encoding="utf-8"), Loader=_LOADER)
 
 
+def finder(kind: str, known: Callable[[], Mapping[str, T]], help_text: str | None = None) -> Callable[[str], T]:
+    """How one of these is found by its name, in any case; UsageError with the nearest names for any other name."""
+
+    def find(name: str) -> T:
+        for spelled, found in known().items():
+            if spelled.lower() == name.strip().lower():
+                return found
+        also = help_text or f"known are {', '.join(known())}"
+        raise UsageError(f"there is no {kind} {name[:80]!r}{nearest(name, known())}; {also}")
+
+    return find
+
+
 @lru_cache(maxsize=None)
 def sizes(ladder: str | None = None) -> Mapping[str, Shape]:
     """Every size by name, or those of one ladder in its order. UsageError for an unknown ladder."""
     if ladder is not None:
-        return MappingProxyType({name: sizes()[name] for name in find_ladder(ladder)})
+        return {name: sizes()[name] for name in find_ladder(ladder)}
     entries = data_file("sizes.yaml").items()
-    return MappingProxyType(
-        {name: Shape.model_validate({"name": name, **entry}, strict=True) for name, entry in entries}
-    )
+    return {name: Shape.model_validate({"name": name, **entry}, strict=True) for name, entry in entries}
 
 
-def find_size(name: str) -> Shape:
-    """The size called ``name`` in any case; UsageError with the nearest names otherwise."""
-    return sizes()[look_up(name, "size", sizes(), "`suite sizes` lists them")]
+find_size = finder("size", sizes, "`suite sizes` lists them")
 
 
 @lru_cache(maxsize=1)
 def ladders() -> Mapping[str, tuple[str, ...]]:
     """Names of the sizes of each ladder, small to large."""
-    return MappingProxyType({name: tuple(entry["sizes"]) for name, entry in data_file("ladders.yaml").items()})
+    return {name: tuple(entry["sizes"]) for name, entry in data_file("ladders.yaml").items()}
 
 
-def find_ladder(name: str) -> tuple[str, ...]:
-    """Names of the sizes of a ladder, small to large; UsageError for an unknown ladder."""
-    return ladders()[look_up(name, "ladder", ladders(), "`suite sizes` lists them")]
+find_ladder = finder("ladder", ladders, "`suite sizes` lists them")
 
 
 @lru_cache(maxsize=1)
@@ -70,18 +77,16 @@ def workloads() -> Mapping[str, "Workload"]:
     from suite.spec.workload import Workload  # of many models, which listing sizes need not build
 
     entries = data_file("workloads.yaml").items()
-    return MappingProxyType({name: Workload.model_validate({"name": name, **entry}) for name, entry in entries})
+    return {name: Workload.model_validate({"name": name, **entry}) for name, entry in entries}
 
 
-def find_workload(name: str) -> "Workload":
-    """The workload called ``name`` in any case; UsageError with the nearest names otherwise."""
-    return workloads()[look_up(name, "workload", workloads(), f"known are {', '.join(workloads())}")]
+find_workload = finder("workload", workloads)
 
 
 @lru_cache(maxsize=1)
 def devices() -> Mapping[str, Device]:
     """Every accelerator of the catalogue by name."""
-    return MappingProxyType({name: _device(name, entry) for name, entry in data_file("devices.yaml").items()})
+    return {name: _device(name, entry) for name, entry in data_file("devices.yaml").items()}
 
 
 def find_device(name: str) -> Device | None:
@@ -101,34 +106,21 @@ def _plain(name: str) -> str:
 
 def _device(name: str, entry: Mapping[str, Any]) -> Device:
     """From the units of data sheets (GiB, GB/s, TFLOP/s) to bytes and FLOP/s."""
-    rest = dict(entry)
-    link = rest.pop("link_gb_per_second")
-    return Device(
-        name=name,
-        memory_bytes=rest.pop("memory_gib") * 2**30,
-        memory_bytes_per_second=rest.pop("memory_gb_per_second") * 1e9,
-        link_bytes_per_second=None if link is None else link * 1e9,
-        peak_flops={precision: peak * 1e12 for precision, peak in rest.pop("peak_tflops").items()},
-        aliases=tuple(rest.pop("aliases", ())),
-        **rest,
-    )
-
-
-def look_up(name: str, kind: str, known: Mapping[str, Any], help_text: str) -> str:
-    """The name as the catalogue spells it. UsageError with the nearest names for one that it does not have."""
-    by_lower = {item.lower(): item for item in known}
-    found = by_lower.get(name.strip().lower())
-    if found is None:
-        raise UsageError(f"there is no {kind} {name!r}{nearest(name, known)}; {help_text}")
-    return found
+    body = {"name": name, **entry}
+    link = body.pop("link_gb_per_second")
+    body["memory_bytes"] = body.pop("memory_gib") * 2**30
+    body["memory_bytes_per_second"] = body.pop("memory_gb_per_second") * 1e9
+    body["link_bytes_per_second"] = None if link is None else link * 1e9
+    body["peak_flops"] = {precision: peak * 1e12 for precision, peak in body.pop("peak_tflops").items()}
+    return Device.model_validate(body)
 
 
 class PresetPoint(Frozen):
     """One size of a preset: where it runs, how it is laid out, what it does."""
 
     size: str
-    nodes: int = Field(default=1, gt=0)
-    devices_per_node: int = Field(gt=0)
+    nodes: PositiveInt = 1
+    devices_per_node: PositiveInt
     layout: Mapping[str, Any] = Field(default={}, description="fields of the layout; a list compares its values")
     work: Mapping[str, Any] = Field(default={}, description="fields of the workload that this size changes")
 
@@ -160,12 +152,10 @@ class Preset(Frozen):
 @lru_cache(maxsize=1)
 def presets() -> Mapping[str, Preset]:
     """Every preset by name."""
-    return MappingProxyType({name: _preset(name, entry) for name, entry in data_file("presets.yaml").items()})
+    return {name: _preset(name, entry) for name, entry in data_file("presets.yaml").items()}
 
 
-def find_preset(name: str) -> Preset:
-    """The preset called ``name`` in any case; UsageError with the nearest names otherwise."""
-    return presets()[look_up(name, "preset", presets(), f"known are {', '.join(presets())}")]
+find_preset = finder("preset", presets)
 
 
 def _preset(name: str, entry: Mapping[str, Any]) -> Preset:

@@ -1,15 +1,12 @@
-"""What is declared of a field beside its type: its option, when it is written and hashed, who must know it.
-
-A field of a workload, a layout or a launcher's settings carries a ``Declared`` in its annotation. Command line, plan,
-messages and labels read it from there, so that a new field is declared in one place.
-"""
+"""What is declared of a field of a workload, a layout or a launcher's settings beside its type, in one place: command
+line, plan, messages, schemas and labels read it from the ``Declared`` in its annotation."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, get_args
 
-from pydantic import BaseModel, GetCoreSchemaHandler, SerializerFunctionWrapHandler, model_serializer
+from pydantic import BaseModel, model_serializer
 from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, core_schema
 
@@ -20,7 +17,7 @@ from suite.spec.base import Frozen
 class Declared:
     """Facts of one field.
 
-    ``option``: how the command line calls it, ``help`` what it says of it; no option: it cannot be set there.
+    ``option``: how the command line calls it; none: it cannot be set there. ``help``: what it is, there and in schemas.
     ``choice``: how its values are asked for. ``compare``: several values make a cross product; ``list``: one text for
     each entry; ``automatic``: on, off, or left to the backend; ``switch``: on or off; ``flag``: off unless asked for.
     ``reads``: what the texts typed for the option mean; they are read wherever the field is given texts.
@@ -33,16 +30,25 @@ class Declared:
     option: str | None = None
     help: str = ""
     choice: Literal["compare", "list", "automatic", "switch", "flag"] | None = None
+    label: str | None = None
     reads: Callable[[str, Any], Any] | None = None
     metavar: str | None = None
     least: int | None = None
     feature: str | None = None
-    label: str | None = None
-    label_order: int = 0
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+    def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], CoreSchema]) -> CoreSchema:
         schema = handler(source)
         return schema if self.reads is None else core_schema.no_info_before_validator_function(self._read, schema)
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: Callable[[CoreSchema], dict[str, Any]]
+    ) -> dict[str, Any]:
+        return {**handler(schema), **({"description": self.description} if self.help else {})}
+
+    @property
+    def description(self) -> str:
+        """What the field is, wherever it stands."""
+        return self.help.partition(" [default:")[0]
 
     def _read(self, value: Any) -> Any:
         assert self.reads is not None and self.option is not None, "of an option that is read"
@@ -58,8 +64,8 @@ class Declaring(Frozen):
     """A model whose fields carry declarations; those that came ``Later`` are left out at their default."""
 
     @model_serializer(mode="wrap")
-    def _without_unset_fields(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        body: dict[str, Any] = plain(self)
+    def _without_unset_fields(self, plain: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+        body = plain(self)
         for name in _later(type(self)):
             if is_default(self, name):
                 body.pop(name, None)  # a dump may have left it out already

@@ -1,9 +1,6 @@
-"""The one way to open files that others wrote: ranks, containers, whoever handed a folder or a table in.
-
-In the place of what is expected they may leave a pipe, a device, a link out of the folder, or a file without end. So
-only regular files are opened, none is waited for, no more is read than was agreed, and a link is followed only where
-the user named it.
-"""
+"""The one way to open files that others wrote, who may leave a pipe, a device, a link out of the folder, or a file
+without end in their place: only regular files are opened, none is waited for, no more is read than was agreed, and a
+link is followed only where the user named it."""
 
 import errno
 import os
@@ -27,12 +24,9 @@ class Unreadable(UsageError):
 
 
 def open_plain(path: Path | str, name: str, limit_bytes: int | None, *, by_user: bool = False) -> BinaryIO:
-    """Open a regular file to read it, never through a link and never waiting for a pipe.
-
-    ``name``: what messages call it. ``limit_bytes``: null for who reads a part of it. ``by_user``: the user named it,
-    who may mean a link. Raises FileNotFoundError when it is not there, Unreadable when it is something else, too long,
-    or refused.
-    """
+    """Open a regular file to read it. ``name``: what messages call it. ``limit_bytes``: null to read a part of it.
+    ``by_user``: the user named it, who may mean a link. Raises FileNotFoundError when it is not there, Unreadable when
+    it is something else, too long, or refused."""
     try:
         descriptor = _opened(path, name, os.O_RDONLY | (0 if by_user else os.O_NOFOLLOW))
     except FileNotFoundError:

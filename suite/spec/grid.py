@@ -9,8 +9,6 @@ from rich.table import Table
 _GAP = 2
 #: Columns of text are broken to this width before one is left out.
 _FAIR = 22
-#: Wider than any table.
-_UNLIMITED = 10_000
 
 
 class Column(NamedTuple):
@@ -44,7 +42,7 @@ def grid_lines(columns: Sequence[Column], most: int | None) -> Iterator[str]:
     for cells in zip(*(column.cells for column in shown), strict=True):
         table.add_row(*cells)
     # With a height rich does not ask the terminal for its own size.
-    screen = Console(width=most or _UNLIMITED, height=1, color_system=None, markup=False, emoji=False, highlight=False)
+    screen = Console(width=most or 10_000, height=1, color_system=None, markup=False, emoji=False, highlight=False)
     with screen.capture() as captured:
         screen.print(table)
     for line in captured.get().splitlines():

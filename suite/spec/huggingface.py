@@ -1,196 +1,164 @@
 """From a Hugging Face ``config.json`` to the fields of a shape."""
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from suite.spec.base import UsageError
 
 Config = Mapping[str, Any]
 #: What a shape means where it says nothing (``Shape``): of LayerNorm, of RMSNorm, and the base of rotary frequencies.
 NORM_EPSILON, RMS_NORM_EPSILON, ROPE_THETA = 1e-5, 1e-6, 10000.0
+_USUAL = {"layers": "num_hidden_layers", "hidden": "hidden_size", "heads": "num_attention_heads", "vocab": "vocab_size"}
+
+
+class _Family(NamedTuple):
+    """How a family's file is read: ``keys`` of the whole numbers that it must have, and what transformers takes where
+    another is left out; null: as many key-value heads as heads, and heads of width hidden / heads.
+
+    ``only``: what other keys must be, where they are there, for a shape to tell it. ``experts``: key of their number,
+    and the one of another family that some versions of transformers write in its place.
+    """
+
+    positions: int
+    keys: Mapping[str, str] = {**_USUAL, "ffn": "intermediate_size"}
+    only: Mapping[str, tuple[Any, ...]] = {}
+    rotary: bool = True
+    tied: bool = False
+    kv_heads: int | None = None
+    head_dim: int | None = None
+    rope_theta: float = ROPE_THETA
+    norm_epsilon: float = RMS_NORM_EPSILON
+    experts: tuple[str, ...] = ()
+    normalises: bool = True
+
+
+_ROTARY_ONLY = {
+    **dict.fromkeys(("attention_bias", "mlp_bias", "use_sliding_window"), (False,)),
+    "hidden_act": ("silu", "swish"),
+    "partial_rotary_factor": (1,),
+}
+_FAMILIES = {
+    "gpt2": _Family(
+        1024,
+        {"layers": "n_layer", "hidden": "n_embd", "heads": "n_head", "kv_heads": "n_head", "vocab": "vocab_size"},
+        {"add_cross_attention": (False,)},
+        rotary=False,
+        tied=True,
+    ),
+    "opt": _Family(
+        2048,
+        {**_USUAL, "kv_heads": "num_attention_heads", "ffn": "ffn_dim"},
+        {
+            **dict.fromkeys(("do_layer_norm_before", "enable_bias", "layer_norm_elementwise_affine"), (True,)),
+            "_remove_final_layer_norm": (False,),
+        },
+        rotary=False,
+        tied=True,
+    ),
+    "llama": _Family(2048),
+    "qwen2": _Family(32768, kv_heads=32),
+    "qwen3": _Family(32768, kv_heads=32, head_dim=128),
+    "mixtral": _Family(
+        131072,
+        only={"sliding_window": ()},
+        kv_heads=8,
+        rope_theta=1e6,
+        norm_epsilon=1e-5,
+        experts=("num_local_experts", "num_experts"),
+    ),
+    "qwen3_moe": _Family(
+        32768,
+        {**_USUAL, "ffn": "moe_intermediate_size"},
+        {"decoder_sparse_step": (1,), "mlp_only_layers": ([],)},
+        kv_heads=4,
+        experts=("num_experts", "num_local_experts"),
+        normalises=False,
+    ),
+}
 
 
 def shape_from_config(config: Config, *, name: str, where: str) -> dict[str, Any]:
     """The fields of ``Shape``, unchecked, of a configuration of one of its families.
 
     Keys that a file leaves out have the family's default in Hugging Face transformers. What equals a shape's own
-    default is left out of it, so that equal models are equal work however their files are written. ``where`` opens
-    each error. Raises UsageError for another family, a missing width, depth, head count, vocabulary or number of
-    experts, and for variants that a shape cannot tell.
+    default is left out of it, so that equal models are equal work however their files are written. Raises UsageError,
+    opened by ``where``, for another family, a key that must be there, and variants that a shape cannot tell.
     """
-    family = config.get("model_type")
-    reader = _READERS.get(family) if isinstance(family, str) else None
-    if reader is None:
+    kind = config.get("model_type")
+    family = _FAMILIES.get(kind) if isinstance(kind, str) else None
+    if family is None:
         raise UsageError(
-            f"{where}: model type {_shown(family)} is not supported; supported are {', '.join(sorted(_READERS))}. "
+            f"{where}: model type {_shown(kind)} is not supported; supported are {', '.join(sorted(_FAMILIES))}. "
             "To plan or measure a model of that size all the same, name a YAML file with --shape that has name, "
             "architecture (one of these), layers, hidden, ffn, heads, kv_heads, vocab, positions and tied_embeddings"
         )
     try:
-        fields = reader(config)
+        fields = _fields(config, family)
     except KeyError as error:
-        raise UsageError(f"{where}: {error.args[0]} is missing, which a {family} configuration needs") from error
+        raise UsageError(f"{where}: {error.args[0]} is missing, which a {kind} configuration needs") from error
     except UsageError as error:
         raise UsageError(f"{where}: {error}") from error
-    return {"name": name, "architecture": family, "source": f"config.json of {name}", **fields}
+    return {"name": name, "architecture": kind, "source": f"config.json of {name}", **fields}
 
 
-def _gpt2(config: Config) -> dict[str, Any]:
-    _expect(config, "add_cross_attention", False)
-    own = _wholes(config, layers="n_layer", hidden="n_embd", heads="n_head", kv_heads="n_head", vocab="vocab_size")
-    return {
-        **_unless(NORM_EPSILON, "norm_epsilon", _number(config, "layer_norm_epsilon", NORM_EPSILON)),
-        **own,
-        "ffn": _or(config, "n_inner", lambda: 4 * own["hidden"]),
-        "positions": _or(config, "n_positions", lambda: 1024),
-        "tied_embeddings": _or(config, "tie_word_embeddings", lambda: True),
-    }
-
-
-#: what most families call the same
-_USUAL = {"layers": "num_hidden_layers", "hidden": "hidden_size", "heads": "num_attention_heads", "vocab": "vocab_size"}
-
-
-def _opt(config: Config) -> dict[str, Any]:
-    own = _wholes(config, **_USUAL, kv_heads="num_attention_heads", ffn="ffn_dim")
-    hidden = own["hidden"]
-    projection = _or(config, "word_embed_proj_dim", lambda: hidden)
-    if projection != hidden:
-        raise UsageError(
-            f"word_embed_proj_dim {_shown(projection)} differs from hidden_size {hidden!r}, as in opt-350m: "
-            "a shape has no projection between embedding and blocks"
-        )
-    _expect(config, "do_layer_norm_before", True)
-    _expect(config, "enable_bias", True)
-    _expect(config, "layer_norm_elementwise_affine", True)
-    _expect(config, "_remove_final_layer_norm", False)
-    return {
-        **own,
-        "positions": _or(config, "max_position_embeddings", lambda: 2048),
-        "tied_embeddings": _or(config, "tie_word_embeddings", lambda: True),
-    }
-
-
-@dataclass(frozen=True)
-class _Defaults:
-    """What transformers takes where a file of a family with rotary positions leaves a key out; null: hidden / heads,
-    and as many key-value heads as heads."""
-
-    positions: int
-    kv_heads: int | None = None
-    head_dim: int | None = None
-    rope_theta: float = ROPE_THETA
-    norm_epsilon: float = RMS_NORM_EPSILON
-
-
-def _rotary(config: Config, defaults: _Defaults) -> dict[str, Any]:
-    """What all families with rotary positions have in common, without the width of the MLP."""
-    own = _wholes(config, **_USUAL)
-    for key in ("attention_bias", "mlp_bias", "use_sliding_window"):
-        _expect(config, key, False)
-    if _or(config, "hidden_act", lambda: "silu") not in ("silu", "swish"):
-        raise _unsupported(config, "hidden_act", "a shape's gated MLP has silu")
-    kinds = config.get("layer_types")
-    if kinds is not None and (not isinstance(kinds, list) or any(kind != "full_attention" for kind in kinds)):
-        raise _unsupported(config, "layer_types", "every block of a shape has full attention")
-    head_width = _or(config, "head_dim", lambda: defaults.head_dim)
-    if head_width is not None:
-        head_width = _whole({"head_dim": head_width}, "head_dim")
-    return {
-        **own,
-        "kv_heads": _or(config, "num_key_value_heads", lambda: defaults.kv_heads or own["heads"]),
-        "positions": _or(config, "max_position_embeddings", lambda: defaults.positions),
-        "tied_embeddings": _or(config, "tie_word_embeddings", lambda: False),
-        **({} if head_width is None or head_width * own["heads"] == own["hidden"] else {"head_width": head_width}),
-        **_unless(RMS_NORM_EPSILON, "norm_epsilon", _number(config, "rms_norm_eps", defaults.norm_epsilon)),
-        **_rope(config, defaults.rope_theta),
-    }
+def _fields(config: Config, family: _Family) -> dict[str, Any]:
+    fields: dict[str, Any] = {field: _whole(config, key) for field, key in family.keys.items()}
+    hidden, heads = fields["hidden"], fields["heads"]
+    fields["tied_embeddings"] = _or(config, "tie_word_embeddings", family.tied)
+    _require(config, family.only)
+    if not family.rotary:
+        _require(config, {"word_embed_proj_dim": (hidden,)})  # opt-350m has another
+        fields.setdefault("ffn", _or(config, "n_inner", 4 * hidden))
+        fields["positions"] = _or(config, "n_positions", _or(config, "max_position_embeddings", family.positions))
+        return fields | _unless(NORM_EPSILON, "norm_epsilon", _number(config, "layer_norm_epsilon", NORM_EPSILON))
+    _require(config, _ROTARY_ONLY)
+    blocks = config.get("layer_types")
+    if blocks is not None and (not isinstance(blocks, list) or any(each != "full_attention" for each in blocks)):
+        raise UsageError(f"layer_types {_shown(blocks)} is not supported: every block of a shape has full_attention")
+    fields["positions"] = _or(config, "max_position_embeddings", family.positions)
+    fields["kv_heads"] = _or(config, "num_key_value_heads", family.kv_heads or heads)
+    width = _or(config, "head_dim", family.head_dim)
+    if width is not None and _whole({"head_dim": width}, "head_dim") * heads != hidden:
+        fields["head_width"] = width
+    if family.experts:
+        count = next((key for key in family.experts if key in config), family.experts[0])
+        fields["experts"] = {
+            "count": _whole(config, count),
+            "per_token": _whole(config, "num_experts_per_tok"),
+            "normalise": _or(config, "norm_topk_prob", family.normalises),
+        }
+    epsilon = _number(config, "rms_norm_eps", family.norm_epsilon)
+    return fields | _unless(RMS_NORM_EPSILON, "norm_epsilon", epsilon) | _rope(config, family.rope_theta)
 
 
 def _rope(config: Config, theta: float) -> dict[str, Any]:
     """Base and scaling of the rotary frequencies, as transformers 5 writes them (``rope_parameters``) or as before."""
-    if config.get("rope_parameters") is not None and config.get("rope_scaling") is not None:
+    given = [key for key in ("rope_parameters", "rope_scaling") if config.get(key) is not None]
+    if len(given) > 1:
         raise UsageError("rope_parameters and rope_scaling say the same in two spellings: keep one of them")
-    key = "rope_scaling" if config.get("rope_parameters") is None else "rope_parameters"
-    rope = _or(config, key, dict)
+    key = given[0] if given else "rope_scaling"
+    rope = _or(config, key, {})
     if not isinstance(rope, dict):
         raise UsageError(f"{key} is {_shown(rope)}, not an object of fields with values")
-    for place in (config, rope):
-        if _number(place, "partial_rotary_factor", 1.0) != 1:
-            raise UsageError("partial_rotary_factor is not supported: a shape rotates the whole of each head")
+    _require(rope, {"partial_rotary_factor": (1,)})
     theta = _number(rope, "rope_theta", _number(config, "rope_theta", theta))
-    scaling = _rope_scaling(rope, key, config)
-    return {
-        **_unless(ROPE_THETA, "rope_theta", theta),
-        **({} if scaling is None else {"rope_scaling": scaling}),
-    }
-
-
-def _rope_scaling(rope: Config, key: str, config: Config) -> dict[str, Any] | None:
-    kind = _or(rope, "rope_type", lambda: _or(rope, "type", lambda: "default"))
+    fields = _unless(ROPE_THETA, "rope_theta", theta)
+    kind = _or(rope, "rope_type", _or(rope, "type", "default"))
     if kind == "default":
-        return None
+        return fields
     if kind not in ("linear", "llama3"):
         raise UsageError(f"{key} of type {_shown(kind)} is not supported; supported are default, linear and llama3")
-    scaling: dict[str, Any] = {"kind": kind, "factor": _required(rope, "factor", key)}
+    names, scaling = {"factor": "factor"}, {"kind": kind}
     if kind == "llama3":
-        scaling |= {
-            "low_frequency_factor": _required(rope, "low_freq_factor", key),
-            "high_frequency_factor": _required(rope, "high_freq_factor", key),
-            "original_positions": _or(
-                rope, "original_max_position_embeddings", lambda: config.get("max_position_embeddings")
-            ),
-        }
-    return scaling
-
-
-def _dense(config: Config, defaults: _Defaults) -> dict[str, Any]:
-    return {**_rotary(config, defaults), "ffn": _whole(config, "intermediate_size")}
-
-
-def _mixtral(config: Config) -> dict[str, Any]:
-    if config.get("sliding_window") is not None:
-        raise _unsupported(config, "sliding_window", "every block of a shape has full attention")
-    experts = _experts(config, "num_local_experts", "num_experts")
-    defaults = _Defaults(positions=131072, kv_heads=8, rope_theta=1e6, norm_epsilon=1e-5)
-    return {**_dense(config, defaults), "experts": experts}
-
-
-def _qwen3_moe(config: Config) -> dict[str, Any]:
-    step = _or(config, "decoder_sparse_step", lambda: 1)
-    if step != 1 or isinstance(step, bool):
-        raise _unsupported(config, "decoder_sparse_step", "every block of a shape has experts")
-    if _or(config, "mlp_only_layers", list) != []:
-        raise _unsupported(config, "mlp_only_layers", "every block of a shape has experts")
-    experts = _experts(config, "num_experts", "num_local_experts")
-    experts["normalise"] = _or(config, "norm_topk_prob", lambda: False)
-    fields = _rotary(config, _Defaults(positions=32768, kv_heads=4))
-    return {**fields, "ffn": _whole(config, "moe_intermediate_size"), "experts": experts}
-
-
-def _experts(config: Config, key: str, other: str) -> dict[str, Any]:
-    """Some versions of transformers write one family's under the other's name."""
-    return _wholes(
-        config, count=other if key not in config and other in config else key, per_token="num_experts_per_tok"
-    )
-
-
-_READERS: dict[str, Callable[[Config], dict[str, Any]]] = {
-    "gpt2": _gpt2,
-    "opt": _opt,
-    "llama": partial(_dense, defaults=_Defaults(positions=2048)),
-    "qwen2": partial(_dense, defaults=_Defaults(positions=32768, kv_heads=32)),
-    "qwen3": partial(_dense, defaults=_Defaults(positions=32768, kv_heads=32, head_dim=128)),
-    "mixtral": _mixtral,
-    "qwen3_moe": _qwen3_moe,
-}
-
-
-def _wholes(config: Config, **keys: str) -> dict[str, int]:
-    return {field: _whole(config, key) for field, key in keys.items()}
+        names |= {"low_frequency_factor": "low_freq_factor", "high_frequency_factor": "high_freq_factor"}
+        own = config.get("max_position_embeddings")
+        scaling["original_positions"] = _or(rope, "original_max_position_embeddings", own)
+    for field, name in names.items():
+        if rope.get(name) is None:
+            raise UsageError(f"{key} has no {name}, which its type needs")
+        scaling[field] = _number(rope, name, math.nan)
+    return {**fields, "rope_scaling": scaling}
 
 
 def _whole(config: Config, key: str) -> int:
@@ -210,29 +178,23 @@ def _number(config: Config, key: str, default: float) -> float:
     return float(value)
 
 
-def _required(rope: Config, field: str, key: str) -> float:
-    if rope.get(field) is None:
-        raise UsageError(f"{key} has no {field}, which its type needs")
-    return _number(rope, field, math.nan)
-
-
 def _unless(default: float, field: str, value: float) -> dict[str, Any]:
     """A shape's field, left out where it is what a shape without it means."""
     return {} if value == default else {field: value}
 
 
-def _or(config: Config, key: str, default: Callable[[], Any]) -> Any:
+def _or(config: Config, key: str, default: Any) -> Any:
     value = config.get(key)
-    return default() if value is None else value
+    return default if value is None else value
 
 
-def _expect(config: Config, key: str, wanted: bool) -> None:
-    if config.get(key) not in (None, wanted):
-        raise _unsupported(config, key, f"the parameter counts hold for {wanted!r} only")
-
-
-def _unsupported(config: Config, key: str, why: str) -> UsageError:
-    return UsageError(f"{key} {_shown(config[key])} is not supported: {why}")
+def _require(config: Config, only: Mapping[str, tuple[Any, ...]]) -> None:
+    """Raises UsageError for a key that is there and is nothing of what it must be."""
+    for key, allowed in only.items():
+        value = config.get(key)
+        if value is not None and value not in allowed:
+            wanted = " or ".join(map(repr, allowed)) or "null"
+            raise UsageError(f"{key} {_shown(value)} is not supported: of what a shape can tell it is {wanted}")
 
 
 def _shown(value: Any) -> str:

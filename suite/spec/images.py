@@ -2,13 +2,12 @@
 
 from collections.abc import Mapping
 from functools import lru_cache
-from types import MappingProxyType
 from typing import Annotated
 
 from pydantic import Field
 
 from suite.spec.base import Frozen
-from suite.spec.catalogue import data_file, look_up
+from suite.spec.catalogue import data_file, finder
 
 #: Label of a package's version: ``suite.stack.torch``. A package that the image lacks has no label.
 STACK_LABEL = "suite.stack."
@@ -77,16 +76,14 @@ class Image(Frozen):
 @lru_cache(maxsize=1)
 def images() -> Mapping[str, Image]:
     """Every image by name."""
-    known, sources, found = bases(), data_file("images.yaml")["sources"], {}
-    for name, entry in data_file("images.yaml")["images"].items():
-        own = {source: sources[source] for source in entry.get("sources", ())}
+    known, declared, found = bases(), data_file("images.yaml"), {}
+    for name, entry in declared["images"].items():
+        own = {source: declared["sources"][source] for source in entry.get("sources", ())}
         found[name] = Image.model_validate({**entry, "name": name, "base": known[entry["base"]], "sources": own})
-    return MappingProxyType(found)
+    return found
 
 
-def find_image(name: str) -> Image:
-    """The image called ``name`` in any case; UsageError with the nearest names otherwise."""
-    return images()[look_up(name, "image", images(), "`suite images list` lists them")]
+find_image = finder("image", images, "`suite images list` lists them")
 
 
 def images_of(backend: str) -> tuple[Image, ...]:

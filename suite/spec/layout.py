@@ -3,165 +3,99 @@
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, create_model, model_validator
+from pydantic import Field, NonNegativeInt, PositiveInt, create_model, model_validator
 
 from suite.spec.base import Frozen
-from suite.spec.fields import Declared, Declaring, Later, chosen, declared, is_default
+from suite.spec.fields import Declared, Declaring, Later, declared, is_default
 
-#: of the data parallel degree, which a scaling curve leaves out
-DATA_LABEL = "dp{}"
-Recompute = Literal["none", "full"]
-Kernels = Literal["torch", "native"]
 Generation = Literal["hf", "vllm"]
-Placement = Literal["colocated", "split"]
-Engine = Literal["deepspeed", "ddp", "fsdp2"]
-Sampler = Literal["own", "fast"]
 
 
 class Layout(Declaring):
     """Degrees multiply to the world: tensor x pipeline x data = nodes x devices_per_node, less what only generates."""
 
-    nodes: int = Field(default=1, gt=0)
-    devices_per_node: int = Field(gt=0)
-    tensor: Annotated[
-        int, Declared("--tp", "Megatron tensor parallel degree; repeat to compare", "compare", label="tp{}")
-    ] = Field(default=1, gt=0, description="tensor parallel degree")
-    pipeline: Annotated[
-        int, Declared("--pp", "Megatron pipeline parallel degree; repeat to compare", "compare", label="pp{}")
-    ] = Field(default=1, gt=0, description="pipeline parallel degree")
-    data: Annotated[int, Declared(label=DATA_LABEL)] = Field(
-        gt=0, description="data parallel degree: the number of model replicas"
-    )
+    nodes: PositiveInt = 1
+    devices_per_node: PositiveInt
+    tensor: Annotated[PositiveInt, Declared("--tp", "Megatron tensor parallel degree", "compare", "tp{}")] = 1
+    pipeline: Annotated[PositiveInt, Declared("--pp", "Megatron pipeline parallel degree", "compare", "pp{}")] = 1
+    data: Annotated[PositiveInt, Declared(help="data parallel degree: the number of model replicas", label="dp{}")]
     sequence_parallel: Annotated[
         bool,
         Declared(
-            "--sequence-parallel",
-            "Megatron sequence parallelism [default: on where tensor parallel]",
-            "automatic",
-            label="sp",
+            "--sequence-parallel", "Megatron sequence parallelism [default: where tensor parallel]", "automatic", "sp"
         ),
-    ] = Field(default=False, description="Megatron sequence parallelism inside tensor parallel")
+    ] = False
     zero_stage: Annotated[
-        int,
-        Declared("--zero", "DeepSpeed ZeRO stage 0-3; repeat to compare", "compare", label="zero{}", label_order=-1),
-    ] = Field(default=0, ge=0, le=3, description="DeepSpeed ZeRO stage; FSDP2 shards what stage 3 does and says 3")
+        int, Declared("--zero", "DeepSpeed ZeRO stage 0-3; FSDP2 shards what 3 does", "compare", "zero{}")
+    ] = Field(default=0, ge=0, le=3)
     distributed_optimizer: Annotated[
         bool,
-        Declared(
-            "--distributed-optimizer",
-            "shard Megatron's optimizer states over data parallel ranks [default: on]",
-            "automatic",
-            label="dist-opt",
-        ),
-    ] = Field(default=False, description="Megatron optimizer states sharded over data parallel")
+        Declared("--distributed-optimizer", "shard Megatron's optimizer states [default: on]", "automatic", "dist-opt"),
+    ] = False
     recompute: Annotated[
-        Recompute, Declared("--recompute", "recompute activations in the backward pass", "switch", label="recompute")
+        Literal["none", "full"],
+        Declared("--recompute", "recompute activations in the backward pass", "switch", "recompute"),
     ] = "none"
     offload_optimizer: Annotated[
-        bool, Declared("--offload-optimizer", "keep optimizer states in host memory", "switch", label="offload-opt")
-    ] = Field(default=False, description="optimizer states in host memory")
+        bool, Declared("--offload-optimizer", "keep optimizer states in host memory", "switch", "offload-opt")
+    ] = False
     offload_parameters: Annotated[
-        bool,
-        Declared("--offload-parameters", "keep parameters in host memory (ZeRO-3)", "switch", label="offload-param"),
-    ] = Field(default=False, description="parameters in host memory (ZeRO-3 only)")
+        bool, Declared("--offload-parameters", "keep parameters in host memory (ZeRO-3)", "switch", "offload-param")
+    ] = False
     gather_for_generation: Annotated[
         bool,
         Later(
             "--gather-for-generation",
-            "gather ZeRO-3's weights once for a whole generation [default: where they fit]",
+            "ZeRO-3: whole weights to generate on [default: if they fit]",
             "automatic",
-            label="gather-gen",
+            "gather-gen",
         ),
-    ] = Field(default=False, description="ZeRO-3's weights whole on every device while it generates")
+    ] = False
     kernels: Annotated[
-        Kernels,
-        Later(
-            "--kernels",
-            "torch's kernels, or native: the stack's own compiled ones; repeat to compare",
-            "compare",
-            label="{} kernels",
-        ),
-    ] = Field(default="torch", description="whose kernels the engine runs")
-
-    expert: Annotated[
-        int, Later("--ep", "Megatron expert parallel degree; repeat to compare", "compare", label="ep{}")
-    ] = Field(default=1, gt=0, description="expert parallel degree: over how many ranks the experts are spread")
+        Literal["torch", "native"],
+        Later("--kernels", "whose run: torch's, or native, the stack's own compiled ones", "compare", "{} kernels"),
+    ] = "torch"
+    expert: Annotated[PositiveInt, Later("--ep", "Megatron expert parallel degree", "compare", "ep{}")] = 1
     packing: Annotated[
-        bool, Later("--packing", "score and train uneven samples end to end, without padding", "switch", label="packed")
-    ] = Field(default=False, description="samples of a micro batch in one row, each attending to itself alone")
+        bool, Later("--packing", "score and train uneven samples end to end, without padding", "switch", "packed")
+    ] = False
     balance: Annotated[
-        bool,
-        Later(
-            "--balance",
-            "deal uneven samples to ranks by length before scoring and training",
-            "switch",
-            label="balanced",
-        ),
-    ] = Field(default=False, description="replicas score and train nearly equal numbers of tokens")
+        bool, Later("--balance", "deal uneven samples to ranks by length to score and train", "switch", "balanced")
+    ] = False
     generation: Annotated[
         Generation,
-        Later(
-            "--generation",
-            "hf, the training stack's own loop, or vllm, a colocated engine; repeat to compare",
-            "compare",
-            label="{}",
-        ),
-    ] = Field(default="hf", description="hf: generate on the training weights; vllm: in an engine that is given them")
+        Later("--generation", "hf, the training stack's own loop, or vllm, an engine of its own", "compare", "{}"),
+    ] = "hf"
     engine_sleep: Annotated[
-        bool,
-        Later(
-            "--engine-sleep",
-            "the generation engine frees its memory while the policy trains",
-            "automatic",
-            label="sleep",
-        ),
-    ] = Field(default=False, description="the generation engine holds no weights and no cache outside generation")
-    engine_memory: Annotated[int, Later("--engine-memory", "percent of a GPU for vLLM", "compare", label="mem{}%")] = (
-        Field(default=0, ge=0, le=95, description="for its cache, in trainers for all of vLLM; 0: the stack's own")
-    )
+        bool, Later("--engine-sleep", "the generation engine frees its memory outside generation", "automatic", "sleep")
+    ] = False
+    engine_memory: Annotated[
+        int, Later("--engine-memory", "percent of a GPU for vLLM; 0: the stack's own", "compare", "mem{}%")
+    ] = Field(default=0, ge=0, le=95)
     placement: Annotated[
-        Placement,
-        Later(
-            "--placement",
-            "colocated, or split: some ranks generate the next batch while the others train; repeat to compare",
-            "compare",
-            label="{}",
-        ),
+        Literal["colocated", "split"],
+        Later("--placement", "colocated, or split: some ranks generate while the others train", "compare", "{}"),
     ] = "colocated"
     generation_ranks: Annotated[
-        int, Later("--generation-ranks", "ranks that generate under --placement split", "compare", label="g{}")
-    ] = Field(default=0, ge=0, description="ranks that generate and do not train; 0 where all do both")
+        NonNegativeInt,
+        Later("--generation-ranks", "ranks that generate and do not train, under --placement split", "compare", "g{}"),
+    ] = 0
     engine: Annotated[
-        Engine,
-        Later(
-            "--engine",
-            "what a trainer with several engines trains on: deepspeed, ddp or fsdp2; repeat to compare",
-            "compare",
-            label="{}",
-            label_order=-1,
-        ),
-    ] = Field(default="deepspeed", description="of a trainer that has a choice; means nothing to other backends")
+        Literal["deepspeed", "ddp", "fsdp2"],
+        Later("--engine", "what a trainer with a choice trains on: deepspeed, ddp or fsdp2", "compare", "{}"),
+    ] = "deepspeed"
     staleness: Annotated[
-        int,
-        Later(
-            "--staleness",
-            "publications of weights that an asynchronous trainer's samples may be behind; 0 is synchronous",
-            "compare",
-            label="async{}",
-        ),
-    ] = Field(default=0, ge=0, description="how many publications of weights old a consumed sample may be")
+        NonNegativeInt,
+        Later("--staleness", "how many updates an asynchronous trainer's samples may be behind", "compare", "async{}"),
+    ] = 0
     bucket_elements: Annotated[
-        int, Later("--bucket-elements", "gradients reduced at once", "compare", label="bucket{}")
-    ] = Field(default=0, ge=0, description="of a bucket, ZeRO's or on GPUs Megatron's; 0: the stack's own")
+        NonNegativeInt,
+        Later("--bucket-elements", "gradients reduced at once; 0: the stack's own", "compare", "bucket{}"),
+    ] = 0
     sampler: Annotated[
-        Sampler,
-        Later(
-            "--sampler",
-            "verl's own look for finished samples every 2 s, or a fast one every 0.02 s; repeat to compare",
-            "compare",
-            label="{} sampler",
-        ),
-    ] = Field(default="own", description="how verl's trainer waits for samples; means nothing to other backends")
+        Literal["own", "fast"],
+        Later("--sampler", "verl's own, which looks every 2 s, or fast: every 0.02 s", "compare", "{} sampler"),
+    ] = "own"
 
     @model_validator(mode="after")
     def _fits_together(self) -> "Layout":
@@ -214,39 +148,38 @@ class Layout(Declaring):
 
     def strategy(self) -> str:
         """The label without the data parallel degree: what must be equal between points of a scaling curve."""
-        return self.label(leave_out=DATA_LABEL)
+        return self.label(with_data=False)
 
-    def label(self, leave_out: str | None = None) -> str:
+    def label(self, with_data: bool = True) -> str:
         """Short name in tables, e.g. ``zero2``, ``tp2 sp dist-opt``; what is off or 1 is left out."""
-        is_off = {"data": self.data == 1, "zero_stage": self.engine != "deepspeed" or self.zero_stage == 0}
-        shown = [
+        is_off = {
+            "data": self.data == 1 or not with_data,
+            "zero_stage": self.engine != "deepspeed" or not self.zero_stage,
+        }
+        shown = (
             label.format(getattr(self, name))
             for name, label in _labelled()
-            if label != leave_out and not is_off.get(name, is_default(self, name))
-        ]
+            if not is_off.get(name, is_default(self, name))
+        )
         return " ".join(shown) or "plain"
 
 
 @cache
 def _labelled() -> tuple[tuple[str, str], ...]:
-    """Fields with their labels, in the order in which tables show them."""
-    facts = sorted(declared(Layout), key=lambda each: each[1].label_order)
+    """Fields with their labels, in the order in which tables show them: what trains comes first."""
+    facts = sorted(declared(Layout), key=lambda each: each[0] not in ("zero_stage", "engine"))
     return tuple((name, fact.label) for name, fact in facts if fact.label)
 
 
-def _asked(name: str, one_value: bool) -> tuple[Any, Any]:
+def _asked(name: str, fact: Declared, one_value: bool) -> tuple[Any, Any]:
     """Type and default of a field of ``LayoutChoices``, or of ``LayoutRequest``, which has ``one_value``."""
-    info, fact = Layout.model_fields[name], dict(declared(Layout))[name]
+    info = Layout.model_fields[name]
     bounds = tuple(each for each in info.metadata if each is not fact)
     kind: Any = Annotated[(info.annotation, *bounds)] if bounds else info.annotation
     if fact.choice == "switch":
         return Annotated[kind, fact], info.default
-    if fact.choice == "compare" and not one_value:
-        return Annotated[tuple[kind, ...], fact], ()
-    return Annotated[kind | None, fact], None
-
-
-_CHOSEN = tuple(name for name, fact in declared(Layout) if fact.choice)
+    is_crossed = fact.choice == "compare" and not one_value
+    return (Annotated[tuple[kind, ...], fact], ()) if is_crossed else (Annotated[kind | None, fact], None)
 
 
 class _LayoutRequest(Frozen):
@@ -254,13 +187,20 @@ class _LayoutRequest(Frozen):
     devices_per_node: int
     device_memory_bytes: int | None = None
 
+    if TYPE_CHECKING:
+
+        def __init__(self, *, devices_per_node: int, **fields: Any) -> None: ...
+
+        def __getattr__(self, name: str) -> Any: ...
+
     @property
     def ranks(self) -> int:
         return self.nodes * self.devices_per_node
 
-    def switches(self, settings: tuple[str, ...]) -> dict[str, Any]:
-        """The values of the switches that a backend knows: what its layout takes over as it is asked."""
-        return {name: getattr(self, name) for name in chosen(Layout, "switch") if name in settings}
+    @property
+    def training_ranks(self) -> int:
+        """Ranks that are left to train: all, unless split ones were asked for."""
+        return self.ranks - (0 if self.placement == "colocated" else self.generation_ranks or 0)
 
 
 if TYPE_CHECKING:
@@ -273,11 +213,10 @@ if TYPE_CHECKING:
     class LayoutRequest(_LayoutRequest):
         """What a user asked of one layout; ``None`` leaves the choice to the backend."""
 
-        def __init__(self, *, devices_per_node: int, **fields: Any) -> None: ...
-
-        def __getattr__(self, name: str) -> Any: ...
-
 else:
-    _crossed, _single = ({name: _asked(name, one_value) for name in _CHOSEN} for one_value in (False, True))
+    _crossed, _single = (
+        {name: _asked(name, fact, one_value) for name, fact in declared(Layout) if fact.choice}
+        for one_value in (False, True)
+    )
     LayoutChoices = create_model("LayoutChoices", __base__=Declaring, **_crossed)
     LayoutRequest = create_model("LayoutRequest", __base__=_LayoutRequest, **_single)

@@ -3,12 +3,13 @@
 import math
 import random
 import re
+from collections import defaultdict
 from collections.abc import Mapping
 from functools import lru_cache
-from itertools import groupby, pairwise
+from itertools import pairwise
 from pathlib import Path
 from statistics import NormalDist
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -19,7 +20,9 @@ from suite.spec.foreign import read_text
 MOST_LISTED = 100_000
 MOST_TOKENS = 10_000_000
 _MOST_BYTES = 16 * MOST_LISTED
-_FORMS = "fixed:512, list:FILE or lognormal:mean=512,sigma=0.6,cap=4096[,at-cap=0.1][,group-correlation=0.3]"
+_SHARES = ("at_cap", "group_correlation")
+FORMS = "fixed:512, list:FILE or lognormal:mean=512,sigma=0.6,cap=4096[,at-cap=0.1][,group-correlation=0.3]"
+_Tokens = Annotated[int, Field(gt=0, le=MOST_TOKENS)]
 
 
 class Lengths(Frozen):
@@ -32,11 +35,11 @@ class Lengths(Frozen):
     """
 
     kind: Literal["fixed", "list", "lognormal"]
-    tokens: int | None = Field(default=None, gt=0, le=MOST_TOKENS)
-    listed: tuple[int, ...] | None = None
+    tokens: _Tokens | None = None
+    listed: Annotated[tuple[_Tokens, ...], Field(min_length=1, max_length=MOST_LISTED, fail_fast=True)] | None = None
     mean: float | None = Field(default=None, gt=0, le=MOST_TOKENS)
     sigma: float | None = Field(default=None, ge=0, le=5)
-    cap: int | None = Field(default=None, gt=0, le=MOST_TOKENS)
+    cap: _Tokens | None = None
     at_cap: float = Field(default=0.0, ge=0, le=1)
     group_correlation: float = Field(default=0.0, ge=0, le=1)
 
@@ -55,12 +58,6 @@ class Lengths(Frozen):
             raise ValueError(f"lengths of mean {self.mean:g} cannot be at most {self.cap} each: raise cap above mean")
         if self.kind != "lognormal" and (self.at_cap or self.group_correlation):
             raise ValueError(f"{self.kind} lengths have no at-cap and no group-correlation")
-        if self.listed is not None:
-            if not 0 < len(self.listed) <= MOST_LISTED:
-                raise ValueError(f"a list of lengths has 1 to {MOST_LISTED} numbers, not {len(self.listed)}")
-            wrong = [length for length in self.listed if not 0 < length <= MOST_TOKENS]
-            if wrong:
-                raise ValueError(f"a length is 1 to {MOST_TOKENS} tokens, not {wrong[0]}")
         return self
 
     @property
@@ -69,12 +66,10 @@ class Lengths(Frozen):
         return self.tokens or self.cap or max(self.listed or (0,))
 
     def draw(self, samples: int, group: int, seed: int) -> tuple[int, ...]:
-        """The length of each of ``samples`` samples, ``group`` of each prompt side by side. Equal arguments, equal
-        lengths.
+        """The length of each of ``samples`` samples, ``group`` of each prompt side by side; equal for equal arguments.
 
         A lognormal's lengths are the means of its equally probable parts, shuffled, so that a small batch already has
-        the distribution's mean and tail, whatever the seed: a plain draw of dozens would not. The samples of a group
-        share a part of log X, by which they are ranked.
+        the distribution's mean and tail. The samples of a group share a part of log X, by which they are ranked.
         """
         if self.kind == "fixed":
             return (self.longest,) * samples
@@ -88,12 +83,8 @@ class Lengths(Frozen):
             return f"fixed:{self.tokens}"
         if self.listed is not None:
             return f"list of {len(self.listed)}, longest {self.longest}"
-        extra = "".join(
-            f",{name.replace('_', '-')}={getattr(self, name):g}"
-            for name in ("at_cap", "group_correlation")
-            if getattr(self, name)
-        )
-        return f"lognormal:mean={self.mean:g},sigma={self.sigma:g},cap={self.cap}{extra}"
+        extra = [f",{name.replace('_', '-')}={value:g}" for name in _SHARES if (value := getattr(self, name))]
+        return f"lognormal:mean={self.mean:g},sigma={self.sigma:g},cap={self.cap}{''.join(extra)}"
 
 
 @lru_cache(maxsize=64)  # a plan asks for the same lengths again for each of its layouts
@@ -129,16 +120,11 @@ def _normal_score(rank: int, count: int) -> float:
 
 def _by_rank(scores: list[float], rising: list[float]) -> list[float]:
     """For each score the value of its rank among ``rising``; equal scores get the mean of theirs."""
-    order = sorted(range(len(scores)), key=scores.__getitem__)
-    found = [0.0] * len(scores)
-    first = 0
-    for _, equal in groupby(order, key=scores.__getitem__):
-        indices = list(equal)
-        mean = math.fsum(rising[first : first + len(indices)]) / len(indices)
-        for index in indices:
-            found[index] = mean
-        first += len(indices)
-    return found
+    shared: dict[float, list[float]] = defaultdict(list)
+    for score, value in zip(sorted(scores), rising, strict=False):  # of no score there is one value
+        shared[score].append(value)
+    means = {score: math.fsum(values) / len(values) for score, values in shared.items()}
+    return [means[score] for score in scores]
 
 
 def _parts(mean: float, sigma: float, count: int) -> list[float]:
@@ -162,50 +148,40 @@ def lengths_as_text(manifest: Any) -> str | None:
 
 
 def parse_lengths(text: str) -> dict[str, Any]:
-    """The fields of ``Lengths`` from ``fixed:512``, ``list:FILE`` or ``lognormal:mean=512,sigma=0.6,cap=4096``.
-
-    A file holds whole numbers between white space or commas. Raises UsageError for anything else.
-    """
+    """The fields of ``Lengths`` from a text as in ``FORMS``; a file holds whole numbers between white space or commas.
+    Raises UsageError for anything else."""
     kind, colon, rest = text.strip().partition(":")
     if not colon or kind not in ("fixed", "list", "lognormal"):
-        raise UsageError(f"--lengths or --prompt-lengths {text[:60]!r} is no distribution of lengths; write {_FORMS}")
+        raise UsageError(f"--lengths or --prompt-lengths {text[:60]!r} is no distribution of lengths; write {FORMS}")
     if kind == "fixed":
-        return {"kind": kind, "tokens": _whole(rest, text)}
+        return {"kind": kind, "tokens": _number(rest, text, int)}
     if kind == "list":
-        return {"kind": kind, "listed": _listed(rest)}
+        words = re.split(r"[\s,]+", _content(rest.strip()))
+        return {"kind": kind, "listed": tuple(_number(word, rest, int) for word in words if word)}
     fields: dict[str, Any] = {"kind": kind}
     for part in rest.split(","):
         name, equals, value = part.strip().partition("=")
         field = name.replace("-", "_")
-        if not equals or field not in ("mean", "sigma", "cap", "at_cap", "group_correlation") or field in fields:
-            raise UsageError(f"{part[:40]!r} in {text[:60]!r} cannot be read; write {_FORMS}")
-        fields[field] = _whole(value, text) if field == "cap" else _number(value, text)
+        if not equals or field not in ("mean", "sigma", "cap", *_SHARES) or field in fields:
+            raise UsageError(f"{part[:40]!r} in {text[:60]!r} cannot be read; write {FORMS}")
+        fields[field] = _number(value, text, int if field == "cap" else float)
     return fields
 
 
-def _listed(path: str) -> tuple[int, ...]:
-    shown = path.strip()[:80]
+def _content(path: str) -> str:
     try:
-        file = Path(path.strip()).expanduser()
-        content = read_text(file, shown, _MOST_BYTES, by_user=True).removeprefix("\ufeff")
-    except FileNotFoundError as error:
-        raise UsageError(f"there is no file {shown!r} with lengths") from error
-    except RuntimeError as error:  # a home that nobody has
-        raise UsageError(f"cannot read the lengths in {shown}: {error}") from error
-    return tuple(_whole(word, path) for word in re.split(r"[\s,]+", content) if word)
+        return read_text(Path(path).expanduser(), path[:80], _MOST_BYTES, by_user=True).removeprefix("\ufeff")
+    except (FileNotFoundError, RuntimeError) as error:  # or a home that nobody has
+        raise UsageError(f"there is no file {path[:80]!r} with lengths") from error
 
 
-def _whole(value: str, where: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,9}", value.strip()):
-        raise UsageError(f"{value.strip()[:40]!r} in {where[:60]!r} is no whole number of tokens")
-    return int(value)
-
-
-def _number(value: str, where: str) -> float:
+def _number(value: str, where: str, kind: type[int] | type[float]) -> float:
+    """Raises UsageError for what is no finite one, or no whole one where that is wanted."""
     try:
-        number = float(value)
+        number = kind(value)
     except ValueError:
         number = math.nan
-    if not math.isfinite(number):
-        raise UsageError(f"{value.strip()[:40]!r} in {where[:60]!r} is no number")
+    if not abs(number) <= MOST_TOKENS:
+        what = "whole number of tokens" if kind is int else "number"
+        raise UsageError(f"{value.strip()[:40]!r} in {where[:60]!r} is no {what} up to {MOST_TOKENS}")
     return number

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, PositiveInt, model_validator
 
 from suite.spec.base import Frozen, Track, digest
 from suite.spec.device import Precision
@@ -14,29 +14,23 @@ from suite.spec.workload import Workload
 
 #: With fewer a lucky spread of the first runs ends a row too soon: the rule's promise is kept from here on.
 FEWEST_RUNS = 3
+_Share = Annotated[float, Field(gt=0, le=1)]
 
 
 class Stopping(Frozen):
     """When a row has been run often enough. Shares of 1: 0.03 is 3 %."""
 
-    precision: float | None = Field(
-        default=None, gt=0, le=1, description="half-width of the 95 % interval of each row's rate, at most"
-    )
-    difference: float | None = Field(
-        default=None, gt=0, le=1, description="rows of equal work are told apart, or are equivalent within this margin"
-    )
+    precision: _Share | None = Field(default=None, description="most half-width of the 95 % interval of a row's rate")
+    difference: _Share | None = Field(default=None, description="rows of equal work differ, or are equal within this")
     least: int = Field(ge=FEWEST_RUNS, le=1000, description="runs of every row before the first look")
     most: int = Field(ge=FEWEST_RUNS, le=1000, description="runs of a row, at most")
     iterations: Literal["fixed", "chosen"] = Field(
         description="chosen: those of the runs after the least ones follow from spread and start-up of these"
     )
-
     with_suspect: bool = Field(default=False, description="runs that something disturbed count too")
 
     @model_validator(mode="after")
-    def _asks_for_something(self) -> "Stopping":
-        if self.precision is None and self.difference is None:
-            raise ValueError("a stopping rule needs a precision or a difference")
+    def _has_most(self) -> "Stopping":
         if self.most < self.least:
             raise ValueError(f"--most-repeats {self.most} is fewer than --repeats {self.least}")
         return self
@@ -48,14 +42,13 @@ class Stopping(Frozen):
             asked.append(f"each rate, or ratio of rows in turns, within {100 * self.precision:g} % (95 %)")
         if self.difference is not None:
             asked.append(f"rows told apart, or equivalent within {100 * self.difference:g} %")
-        if self.with_suspect:
-            asked.append("suspect runs count")
-        return "; ".join(asked)
+        return "; ".join([*asked, "suspect runs count"] if self.with_suspect else asked)
 
 
 MANIFEST_SCHEMA: Literal["suite/manifest/1"] = "suite/manifest/1"
 #: What an environment may be called: part of the names of folders, containers and pods.
 ENVIRONMENT = r"^[A-Za-z0-9][A-Za-z0-9.-]{0,30}$"
+_Environment = Annotated[str, Field(pattern=ENVIRONMENT)]
 
 
 class Backend(Declaring):
@@ -63,11 +56,7 @@ class Backend(Declaring):
 
     name: str
     kind: Literal["engine", "trainer"]
-    environment: Annotated[str | None, Later()] = Field(
-        default=None,
-        pattern=ENVIRONMENT,
-        description="which of several of this backend, as its user calls it",
-    )
+    environment: Annotated[_Environment | None, Later(help="which of several, as its user calls it")] = None
 
     @property
     def label(self) -> str:
@@ -81,28 +70,23 @@ class Measure(Declaring):
     device: Literal["cpu", "cuda"]
     precision: Precision
     threads_per_rank: int = Field(default=1, gt=0, description="OMP_NUM_THREADS and torch's threads of each rank")
-    bind: Annotated[Literal["none", "near-gpu"], Later()] = Field(
-        default="none", description="near-gpu: each rank runs on the CPUs near its GPU, where the node tells them"
-    )
-    variables: Annotated[dict[str, str], Later()] = Field(
-        default={},
-        description="variables that the user gave every rank, but for secrets; the manifest tells of them, and whoever "
-        "runs it again gives them again",
-    )
-    profile: Annotated[bool, Later()] = Field(
-        default=False, description="after the counted iterations, one more under torch's profiler, which counts nowhere"
-    )
-    turns: Annotated[Literal["rounds", "iterations"], Later()] = Field(
-        default="rounds",
-        description="iterations: rows that were started together take turns, one running while the others wait blocked",
-    )
-    turn_length: Annotated[int | None, Later()] = Field(
-        default=None,
-        ge=1,
-        le=255,
-        description="iterations of a turn; null: one, or of short ones as many as take 0.2 s. Of several the "
-        "first does not count, which finds what others left in caches",
-    )
+    bind: Annotated[
+        Literal["none", "near-gpu"], Later(help="near-gpu: on the CPUs near the rank's GPU, where the node tells them")
+    ] = "none"
+    variables: Annotated[
+        dict[str, str],
+        Later(help="given to every rank by the user, but for secrets; who runs it again gives them again"),
+    ] = Field(default={})
+    profile: Annotated[
+        bool, Later(help="after the counted iterations, one more under torch's profiler, which counts nowhere")
+    ] = False
+    turns: Annotated[
+        Literal["rounds", "iterations"],
+        Later(help="iterations: rows that were started together take turns, one running while the others wait blocked"),
+    ] = "rounds"
+    turn_length: Annotated[
+        int | None, Later(help="iterations of a turn, of several the first does not count; null: as their time decides")
+    ] = Field(default=None, ge=1, le=255)
     warmup: int = Field(default=2, ge=1, le=MOST_ITERATIONS, description="the first iteration never counts")
     iterations: int = Field(default=8, gt=0, le=MOST_ITERATIONS)
     seed: int = Field(default=1234, ge=0)
@@ -112,9 +96,7 @@ class Limits(Frozen):
     """When a run is given up."""
 
     run_seconds: float = Field(default=3600.0, gt=0, le=MOST_SECONDS)
-    silence_seconds: float = Field(
-        default=600.0, gt=0, le=MOST_SECONDS, description="longest time without an event: a hang"
-    )
+    silence_seconds: float = Field(default=600.0, gt=0, le=MOST_SECONDS, description="longest without an event")
 
 
 class SampleLengths(Frozen):
@@ -131,13 +113,11 @@ class Work(Declaring):
     replica_rollouts: int = Field(gt=0, description="samples of one data-parallel replica")
     replica_batch: int = Field(gt=0, description="samples of one replica in one optimizer step")
     micro_batch: int = Field(gt=0)
-    lengths: Annotated[SampleLengths | None, Later()] = Field(
-        default=None, description="of all samples of every iteration, where they are uneven"
-    )
+    lengths: Annotated[SampleLengths | None, Later(help="of all samples of an iteration, where they are uneven")] = None
 
     @model_validator(mode="after")
     def _every_sample_has_its_lengths(self) -> "Work":
-        for tokens in () if self.lengths is None else (self.lengths.prompt, self.lengths.response):
+        for _, tokens in self.lengths or ():
             if len(tokens) != self.global_rollouts or min(tokens) < 1:
                 raise ValueError(f"lengths are those of {self.global_rollouts} samples, each of a token at least")
         return self
@@ -149,17 +129,11 @@ class Run(Declaring):
     id: str
     plan: str = Field(description="hash of the request the run belongs to")
     repeat: int = Field(ge=1)
-    stopping: Annotated[Stopping | None, Later()] = Field(
-        default=None, description="the rule by which its row gets more runs; absent: a fixed number of repeats"
-    )
-    iterations: Annotated[int | None, Later()] = Field(
-        default=None,
-        gt=0,
-        description="counted iterations of this run, where the rule chose others than the measure has",
-    )
-    base: Annotated[str | None, Later()] = Field(
-        default=None, pattern=ENVIRONMENT, description="the environment that was named first, of a run in another one"
-    )
+    stopping: Annotated[Stopping | None, Later(help="the rule that adds runs to its row; absent: none")] = None
+    iterations: Annotated[
+        PositiveInt | None, Later(help="counted ones of this run, where the rule chose others than the measure has")
+    ] = None
+    base: Annotated[_Environment | None, Later(help="environment that was named first, of a run in another")] = None
 
 
 class Manifest(Declaring):
@@ -176,17 +150,16 @@ class Manifest(Declaring):
     limits: Limits
     track: Track = "equal-config"
     stack: dict[str, str] = Field(description="package -> version the worker must find")
-    stack_code: Annotated[dict[str, str], Later()] = Field(
-        default={}, description="package -> digest of the code that the worker must find; none for runs in an image"
-    )
+    stack_code: Annotated[
+        dict[str, str], Later(help="package -> digest of the code that the worker must find; none for runs in an image")
+    ] = Field(default={})
     hash: str
     work_hash: str
 
     @property
     def stack_identity(self) -> dict[str, str]:
         """Package -> its version, with the digest of its code where that is known."""
-        codes = self.stack_code
-        return {name: f"{version} {codes[name]}" if name in codes else version for name, version in self.stack.items()}
+        return {name: f"{version} {self.stack_code.get(name, '')}".strip() for name, version in self.stack.items()}
 
     @property
     def iterations(self) -> int:
@@ -211,11 +184,8 @@ def manifest_hash(body: dict) -> str:
 
 
 def work_hash(size: Shape, workload: Workload, devices: int, seed: int) -> str:
-    """Equal hashes mean equal work: same shape, same workload, same number of samples in all, of the same lengths.
-
-    Names, notes and sources are not work; nor is the scaling word, once the samples are known. ``seed`` counts where
-    it draws lengths.
-    """
+    """Equal hashes mean equal work: same shape, same workload, same number of samples in all, of the same lengths, as
+    ``seed`` draws them. Names, notes and sources are not work; nor is the scaling word, once the samples are known."""
     shape = size.model_dump(mode="json", exclude={"name", "note", "source"})
     work = workload.model_dump(mode="json", exclude={"name", "note", "source", "rollouts", "scaling"})
     drawn = {"seed": seed} if workload.uneven else {}

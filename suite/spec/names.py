@@ -1,13 +1,12 @@
 """Names: helping a user who misspelt one, or gave one twice, and which can be those of runs."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from difflib import get_close_matches
 
 #: What a run's id, the name of its folder and its files, looks like.
 SAFE_ID = re.compile(r"\w[\w.-]{0,199}")
-
-
 #: of what anybody means to type
 LONGEST_NAME = 200
 
@@ -22,10 +21,5 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def repeated(names: Iterable[str]) -> str | None:
-    """The first name that comes a second time."""
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            return name
-        seen.add(name)
-    return None
+    """The first name that comes more than once."""
+    return next((name for name, count in Counter(names).items() if count > 1), None)

@@ -1,11 +1,9 @@
 """The phases of an iteration, declared once in ``suite/worker/phases.json`` for the driver and the worker alike."""
 
-import json
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
-_FILE = Path(__file__).parents[1] / "worker" / "phases.json"
+from suite.spec.base import worker_json
 
 
 @dataclass(frozen=True)
@@ -16,19 +14,15 @@ class PhaseSpec:
     name: str
     label: str
     colour: str
-    tokens: tuple[str, ...] = ()
+    tokens: Sequence[str] = ()
     optional: bool = False
 
 
-def _read(entry: dict[str, Any]) -> PhaseSpec:
-    return PhaseSpec(**{**entry, "tokens": tuple(entry.get("tokens", ()))})
-
-
-_DECLARED = json.loads(_FILE.read_text(encoding="utf-8"))
+_DECLARED = worker_json("phases.json")
 #: What workers time, in the order of an iteration.
-TIMED: tuple[PhaseSpec, ...] = tuple(map(_read, _DECLARED["phases"]))
+TIMED: tuple[PhaseSpec, ...] = tuple(PhaseSpec(**entry) for entry in _DECLARED["phases"])
 #: What an iteration takes beyond its timed phases; the driver computes it.
-REMAINDER: PhaseSpec = _read(_DECLARED["remainder"])
+REMAINDER: PhaseSpec = PhaseSpec(**_DECLARED["remainder"])
 ALL: tuple[PhaseSpec, ...] = (*TIMED, REMAINDER)
 #: Names in order, as events carry them, and those that a record has.
 TIMED_NAMES: tuple[str, ...] = tuple(phase.name for phase in TIMED)

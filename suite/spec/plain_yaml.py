@@ -12,11 +12,8 @@ MAX_DEPTH, MAX_DIGITS = 32, 40
 
 
 def load_plain(path: Path, text: str, what: str) -> Any:
-    """The data of a file. ``what``: what it is, such as ``a shape file``.
-
-    Raises UsageError, one line: no YAML, an alias (few lines could stand for gigabytes), a tag (it reads a value as
-    what it is not), depth, or a key that is written twice.
-    """
+    """The data of a file; ``what``: what it is, such as ``a shape file``. Raises UsageError for no YAML, an alias (few
+    lines could stand for gigabytes), a tag (it reads a value as what it is not), depth, or a key that comes twice."""
     try:
         _refuse_tricks(path, text, what)
         return yaml.load(text, Loader=_UniqueKeys)

@@ -1,17 +1,14 @@
-"""What is never kept of an environment: secrets, by the names of variables and by what values look like.
+"""What is never kept of an environment: secrets, by names of variables and by what values look like. Each pattern of
+``suite/worker/redaction.json`` takes time in proportion to the text, and has one group: what is kept before the
+secret."""
 
-``suite/worker/redaction.json`` declares both, for driver and worker alike. Each of its patterns takes time in
-proportion to the text, and has one group: what of a match is kept before the secret.
-"""
-
-import json
 import re
 from collections.abc import Mapping
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
-_FILE = Path(__file__).parents[1] / "worker" / "redaction.json"
+from suite.spec.base import worker_json
+
 LEFT_OUT = "[left out]"
 #: A longer text is cut at the last word before it, and then looked at.
 _LONGEST_CHARACTERS = 1 << 16
@@ -20,9 +17,8 @@ _LONGEST_CHARACTERS = 1 << 16
 def is_secret(name: str, value: str) -> bool:
     """Whether a variable's name speaks of a secret, or its value holds one."""
     names, values = _patterns()
-    if any(pattern.search(name) for pattern in names) or len(value) > _LONGEST_CHARACTERS:
-        return True
-    return any(pattern.search(value) for pattern in values)
+    is_named = any(pattern.search(name) for pattern in names)
+    return is_named or len(value) > _LONGEST_CHARACTERS or any(pattern.search(value) for pattern in values)
 
 
 def without_secrets(text: str) -> str:
@@ -54,6 +50,6 @@ def without_secrets_in(value: Any) -> Any:
 @lru_cache(maxsize=1)
 def _patterns() -> tuple[list[re.Pattern[str]], list[re.Pattern[str]]]:
     """Of names, and of values."""
-    declared = json.loads(_FILE.read_text(encoding="utf-8"))
+    declared = worker_json("redaction.json")
     names, values = ([re.compile(each) for each in declared[kind]] for kind in ("names", "values"))
     return names, values

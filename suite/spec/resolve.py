@@ -6,7 +6,6 @@ from types import MappingProxyType
 from typing import Any
 
 from suite.spec.base import UsageError, digest
-from suite.spec.fields import declared
 from suite.spec.layout import Layout
 from suite.spec.lengths import Lengths
 from suite.spec.manifest import (
@@ -39,10 +38,9 @@ def layout_errors(size: Shape, workload: Workload, layout: Layout) -> list[str]:
         )
     if size.ffn % tensor:
         errors.append(f"{size.name} has ffn {size.ffn}, not divisible by tensor parallel {tensor}")
-    if size.experts is not None and size.experts.count % layout.expert:
-        errors.append(f"{size.name} has {size.experts.count} experts, not divisible by expert parallel {layout.expert}")
-    if size.experts is None and layout.expert > 1:
-        errors.append(f"{size.name} has no experts for expert parallel {layout.expert}")
+    experts = 0 if size.experts is None else size.experts.count
+    if experts % layout.expert or layout.expert > max(experts, 1):
+        errors.append(f"{size.name} has {experts} experts, not divisible by expert parallel {layout.expert}")
     if size.layers % pipeline:
         errors.append(f"{size.name} has {size.layers} layers, not divisible by pipeline parallel {pipeline}")
     if tokens > size.positions:
@@ -52,18 +50,13 @@ def layout_errors(size: Shape, workload: Workload, layout: Layout) -> list[str]:
     if layout.sequence_parallel and not workload.uneven and tokens % tensor:
         errors.append(f"{tokens} tokens per sample are not divisible by tensor parallel {tensor} (sequence parallel)")
     if workload.trainable_layers is not None and workload.trainable_layers > size.layers:
-        errors.append(
-            f"{workload.trainable_layers} trainable layers exceed the {size.layers} layers of {size.name}: "
-            f"choose at most {size.layers} with --trainable-layers"
-        )
+        trained = workload.trainable_layers
+        errors.append(f"{trained} trainable layers exceed the {size.layers} of {size.name}: fewer --trainable-layers")
     rollouts, steps = workload.global_rollouts(layout.ranks), workload.optimizer_steps
     if rollouts % (layout.data * steps):
         errors.append(f"{rollouts} rollouts are not divisible by data parallel {layout.data} x {steps} optimizer steps")
     if rollouts % workload.group:
-        errors.append(
-            f"{rollouts} rollouts do not divide into groups of {workload.group}: choose --rollouts or --group so that "
-            "they do"
-        )
+        errors.append(f"{rollouts} rollouts do not divide into groups of {workload.group}: other --rollouts or --group")
     if layout.generation_ranks and rollouts % layout.generation_ranks:
         errors.append(f"{rollouts} rollouts are not divisible by {layout.generation_ranks} generation ranks")
     return errors
@@ -71,9 +64,8 @@ def layout_errors(size: Shape, workload: Workload, layout: Layout) -> list[str]:
 
 def _caps(workload: Workload) -> str:
     """Which options have to say less, where the longest sample is the longest of uneven lengths."""
-    fields = (("prompt_lengths", workload.prompt_lengths), ("lengths", workload.lengths))
-    facts = dict(declared(Workload))
-    caps = [f"{facts[name].option} (at most {each.longest})" for name, each in fields if each is not None]
+    fields = (("--prompt-lengths", workload.prompt_lengths), ("--lengths", workload.lengths))
+    caps = [f"{option} (at most {each.longest})" for option, each in fields if each is not None]
     return f": choose a lower cap with {' or '.join(caps)}" if caps else ""
 
 
@@ -87,12 +79,9 @@ def resolve_work(size: Shape, workload: Workload, layout: Layout, seed: int = 0)
     replica = rollouts // layout.data
     batch = replica // workload.optimizer_steps
     micro = max(part for part in range(1, min(workload.micro_batch, batch) + 1) if batch % part == 0)
+    lengths = sample_lengths(workload, rollouts, seed)
     return Work(
-        global_rollouts=rollouts,
-        replica_rollouts=replica,
-        replica_batch=batch,
-        micro_batch=micro,
-        lengths=sample_lengths(workload, rollouts, seed),
+        global_rollouts=rollouts, replica_rollouts=replica, replica_batch=batch, micro_batch=micro, lengths=lengths
     )
 
 
@@ -133,12 +122,9 @@ def make_manifest(
     stopping: Stopping | None = None,
     base: str | None = None,
 ) -> Manifest:
-    """Resolve and hash one run. The run id is readable, and unique by the manifest's hash, the image, the manner of its
-    start and the repeat.
-
-    ``image``: what names the image it is to run in, if any, and ``manner``: how it is started, in words, where that is
-    not the usual way. They are no part of the manifest, which runs anywhere. ``base``: ``Run.base``.
-    """
+    """Resolve and hash one run. ``image``: what names the image it is to run in, if any, and ``manner``: how it is
+    started, in words, where that is not the usual way. They are in the run's id, and no part of the manifest, which
+    runs anywhere. ``base``: ``Run.base``. Raises UsageError as ``resolve_work``."""
     work = resolve_work(size, workload, layout, measure.seed)
     parts = {"size": size, "workload": workload, "work": work, "layout": layout, "measure": measure, "limits": limits}
     body: dict[str, Any] = {name: part.model_dump(mode="json") for name, part in parts.items()}
@@ -146,16 +132,10 @@ def make_manifest(
     body |= {"track": track, "stack": dict(sorted(stack.items()))}
     if stack_code:
         body["stack_code"] = dict(sorted(stack_code.items()))
-    whole = manifest_hash(body)
-    body["hash"] = whole
+    body["hash"] = manifest_hash(body)
+    name = run_id(backend.label, size.name, layout.ranks, body["hash"], repeat, image, manner)
+    body["run"] = Run(id=name, plan=plan, repeat=repeat, stopping=stopping, base=base)
     body["work_hash"] = work_hash(size, workload, layout.ranks, measure.seed)
-    body["run"] = Run(
-        id=run_id(backend.label, size.name, layout.ranks, whole, repeat, image, manner),
-        plan=plan,
-        repeat=repeat,
-        stopping=stopping,
-        base=base,
-    ).model_dump()
     return Manifest.model_validate(body)
 
 
@@ -168,17 +148,11 @@ def as_repeat(manifest: Manifest, repeat: int, iterations: int | None = None) ->
 
 
 def run_id(
-    backend: str,
-    size: str,
-    ranks: int,
-    whole_hash: str,
-    repeat: int,
-    image: str | None = None,
-    manner: Sequence[str] = (),
+    backend: str, size: str, ranks: int, whole: str, repeat: int, image: str | None = None, manner: Sequence[str] = ()
 ) -> str:
     """``deepspeed-8M-n2-1f3a9c2e-r1``, with ``-i5d0c7a91`` before ``-r1`` in an image and ``-srun`` where ranks are
     started so; safe as a folder name, a container label and a DNS label once lowered."""
     safe = "".join(char if char.isalnum() or char in ".-" else "-" for char in size).strip("-.")
     place = "" if image is None else f"-i{digest(image)[:8]}"
     way = "".join(f"-{word}" for word in manner)
-    return f"{backend.replace('@', '-')}-{safe}-n{ranks}-{whole_hash[:8]}{place}{way}-r{repeat}"
+    return f"{backend.replace('@', '-')}-{safe}-n{ranks}-{whole[:8]}{place}{way}-r{repeat}"

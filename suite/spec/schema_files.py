@@ -1,5 +1,6 @@
 """What is said of a file whose schema this version does not read."""
 
+import re
 from typing import Any
 
 from suite.spec.version import suite_version
@@ -14,7 +15,5 @@ def not_read(name: str, told: Any, known: str, maker: Any = None) -> str:
 
 def _is_newer(told: Any, known: str) -> bool:
     kind, _, number = known.rpartition("/")
-    if not isinstance(told, str) or not told.startswith(f"{kind}/"):
-        return False
-    other = told.rpartition("/")[2]
-    return other.isascii() and other.isdecimal() and len(other) < 10 and int(other) > int(number)
+    newer = re.fullmatch(rf"{re.escape(kind)}/([0-9]{{1,9}})", told) if isinstance(told, str) else None
+    return newer is not None and int(newer[1]) > int(number)

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from suite.spec.base import Frozen
 from suite.spec.fields import Declaring, Later
@@ -22,34 +22,19 @@ class RopeScaling(Frozen):
     """
 
     kind: Literal["linear", "llama3"]
-    factor: float = Field(gt=0)
-    low_frequency_factor: float | None = Field(default=None, gt=0)
-    high_frequency_factor: float | None = Field(default=None, gt=0)
-    original_positions: int | None = Field(default=None, gt=0)
-
-    @model_validator(mode="after")
-    def _is_whole(self) -> "RopeScaling":
-        own = (self.low_frequency_factor, self.high_frequency_factor, self.original_positions)
-        if self.kind == "llama3" and None in own:
-            raise ValueError("llama3 scaling needs low_frequency_factor, high_frequency_factor and original_positions")
-        return self
+    factor: PositiveFloat
+    low_frequency_factor: PositiveFloat | None = None
+    high_frequency_factor: PositiveFloat | None = None
+    original_positions: PositiveInt | None = None
 
 
 class Experts(Frozen):
-    """A mixture of experts in every block: a router chooses ``per_token`` of ``count`` gated MLPs for each token.
-
-    The shape's ``ffn`` is then the inner width of one expert.
-    """
+    """A mixture of experts in every block: a router chooses ``per_token`` of ``count`` gated MLPs for each token. The
+    shape's ``ffn`` is then the inner width of one expert."""
 
     count: int = Field(gt=1)
     per_token: int = Field(gt=0)
     normalise: bool = Field(default=True, description="the chosen experts' weights add up to 1")
-
-    @model_validator(mode="after")
-    def _has_as_many(self) -> "Experts":
-        if self.per_token > self.count:
-            raise ValueError(f"{self.per_token} experts per token, but there are {self.count}")
-        return self
 
 
 class Shape(Declaring):
@@ -71,15 +56,11 @@ class Shape(Declaring):
     vocab: int = Field(gt=0, description="vocabulary before any padding")
     positions: int = Field(gt=0, description="longest sequence, prompt and response together")
     tied_embeddings: bool = True
-    head_width: Annotated[int | None, Later()] = Field(
-        default=None, gt=0, description="width of one head; null: hidden / heads"
-    )
+    head_width: Annotated[PositiveInt | None, Later(help="width of one head; null: hidden / heads")] = None
     norm_epsilon: Annotated[float | None, Later()] = Field(
         default=None, gt=0, lt=1, description="of LayerNorm or RMSNorm; null: 1e-5, or 1e-6 where positions rotate"
     )
-    rope_theta: Annotated[float | None, Later()] = Field(
-        default=None, gt=0, description="base of the rotary frequencies; null: 10000"
-    )
+    rope_theta: Annotated[PositiveFloat | None, Later(help="base of the rotary frequencies; null: 10000")] = None
     rope_scaling: Annotated[RopeScaling | None, Later()] = None
     experts: Annotated[Experts | None, Later()] = None
     note: str | None = Field(default=None, description="what a reader must know about this shape")
@@ -98,11 +79,16 @@ class Shape(Declaring):
                 raise ValueError(f"{field} belongs to families with rotary positions, not to {self.architecture}")
         if (self.experts is not None) != (self.architecture in ("mixtral", "qwen3_moe")):
             raise ValueError("experts belong to mixtral and qwen3_moe shapes, which need them")
+        if self.experts is not None and self.experts.per_token > self.experts.count:
+            raise ValueError(f"{self.experts.per_token} experts per token, but there are {self.experts.count}")
+        scaling = self.rope_scaling
+        if scaling is not None and scaling.kind == "llama3" and None in dict(scaling).values():
+            raise ValueError("llama3 scaling needs low_frequency_factor, high_frequency_factor and original_positions")
         return self
 
     @property
     def rotary(self) -> bool:
-        """Whether positions rotate queries and keys, so that there is no table of them."""
+        """Whether positions rotate queries and keys, so that there is no table of them, and the MLP is gated."""
         return self.architecture in LLAMA_LIKE
 
     @property
@@ -118,7 +104,3 @@ class Shape(Declaring):
     def key_value_width(self) -> int:
         """Of all keys, or all values, of a position."""
         return self.kv_heads * self.head_dim
-
-    @property
-    def gated_mlp(self) -> bool:
-        return self.architecture in LLAMA_LIKE

@@ -2,16 +2,17 @@
 
 import json
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from pydantic import ValidationError
 
-from suite.spec.base import Frozen, UsageError
+from suite.spec.base import UsageError
 from suite.spec.foreign import read_text
 from suite.spec.huggingface import shape_from_config
 from suite.spec.names import repeated
 from suite.spec.plain_yaml import load_plain
 from suite.spec.shape import Shape
+from suite.spec.typed import first_beyond
 
 MAX_BYTES = 256 * 1024
 #: No dimension of a model comes near; beyond it figures only overflow.
@@ -21,27 +22,19 @@ MAX_DIMENSION = 10**9
 def load_shape(path: Path | str) -> Shape:
     """The shape in a file: YAML of ``Shape``'s fields, or a Hugging Face ``config.json``. Raises UsageError."""
     path = Path(path)
-    if path.is_dir():
-        raise UsageError(f"{path} is a folder; give a YAML file or a config.json")
     try:
         text = read_text(path, str(path), MAX_BYTES, by_user=True)
     except FileNotFoundError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+        raise UsageError(f"there is no file {path}") from error
     data = _parse_json(path, text) if path.suffix == ".json" else load_plain(path, text, "a shape file")
     if not isinstance(data, dict):
-        kinds = {type(None): "nothing", list: "a list", str: "a single text"}
-        raise UsageError(
-            f"{path}: a shape file holds fields with values, not {kinds.get(type(data), 'a single value')}"
-        )
+        raise UsageError(f"{path}: a shape file holds fields with values, which this does not")
     if "model_type" in data or "architectures" in data:
         data = shape_from_config(data, name=_model_name(path), where=str(path))
     return _validate(path, data)
 
 
 def _parse_json(path: Path, text: str) -> Any:
-    def refuse(constant: str) -> NoReturn:
-        raise ValueError(f"{constant} is not a number")
-
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = repeated(name for name, _ in pairs)
         if twice is not None:
@@ -49,7 +42,7 @@ def _parse_json(path: Path, text: str) -> Any:
         return dict(pairs)
 
     try:
-        return json.loads(text, parse_constant=refuse, object_pairs_hook=unique)
+        return json.loads(text, object_pairs_hook=unique)
     except RecursionError as error:
         raise UsageError(f"{path}: nested too deeply for a shape") from error
     except ValueError as error:
@@ -62,23 +55,12 @@ def _validate(path: Path, data: dict[Any, Any]) -> Shape:
     except ValidationError as error:
         reasons = "; ".join(_reason(item) for item in error.errors(include_url=False)[:3])
         raise UsageError(f"{path}: {reasons}") from error
-    huge = _larger_than_any_model(shape)
+    huge = first_beyond(shape.model_dump(exclude={"rope_theta"}), MAX_DIMENSION)
     if huge is not None:
-        raise UsageError(f"{path}: {huge} is larger than {MAX_DIMENSION:,}")
+        raise UsageError(f"{path}: {'.'.join(huge)} is larger than {MAX_DIMENSION:,}")
     if not shape.name.isprintable() or shape.name != shape.name.strip():
         raise UsageError(f"{path}: the name {shape.name!r} has characters that cannot be shown in a table")
     return shape
-
-
-def _larger_than_any_model(part: Frozen) -> str | None:
-    """The first whole number of a shape, or of a part of it, that is too large."""
-    for field, value in part:
-        inner = _larger_than_any_model(value) if isinstance(value, Frozen) else None
-        if inner is not None:
-            return f"{field}.{inner}"
-        if isinstance(value, int) and value > MAX_DIMENSION:
-            return field
-    return None
 
 
 def _reason(item: Any) -> str:

@@ -1,8 +1,7 @@
-"""What a user types, read into values with one clear line where it cannot be read, and what no number may exceed.
+"""What a user types, read into values with one clear line where it cannot be read, and what no number may exceed:
+bounds beyond any machine, and within what formulas can take."""
 
-The bounds are beyond any machine, and within what formulas can take.
-"""
-
+import math
 import re
 from collections.abc import Sequence
 from datetime import datetime, timezone
@@ -28,11 +27,9 @@ MOST_SAMPLES = 1 << 24
 MOST_LENGTHS = 500_000
 
 
-def first_beyond(value: Any) -> tuple[str, ...] | None:
-    """The path to a number within JSON-like data that is no finite one up to ``MOST``; ``None`` where all are.
-
-    Steps of the path are names and positions. Does not recurse, so that depth is no matter.
-    """
+def first_beyond(value: Any, most: int = MOST) -> tuple[str, ...] | None:
+    """The path, of names and positions, to a number within JSON-like data that is no finite one up to ``most``; null
+    where all are. Does not recurse, so that depth is no matter."""
     left: list[tuple[tuple[str, ...], Any]] = [((), value)]
     while left:
         path, part = left.pop()
@@ -40,41 +37,38 @@ def first_beyond(value: Any) -> tuple[str, ...] | None:
             left += [((*path, str(name)), inner) for name, inner in part.items()]
         elif isinstance(part, (list, tuple)):
             # the lengths of samples may be a million whole numbers
-            if not all(type(inner) is int and -MOST <= inner <= MOST for inner in part):
+            if not all(type(inner) is int and -most <= inner <= most for inner in part):
                 left += [((*path, str(position)), inner) for position, inner in enumerate(part)]
-        elif isinstance(part, (int, float)) and not abs(part) <= MOST:  # NaN too
+        elif isinstance(part, (int, float)) and not abs(part) <= most:  # NaN too
             return path
     return None
 
 
-_DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?")
-_PERCENT = re.compile(r"(\d+(?:\.\d+)?)\s*%")
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?")
+_NUMBER = r"(\d+(?:\.\d+)?)"
+_DURATION = re.compile(rf"(?:{_NUMBER}d)?(?:{_NUMBER}h)?(?:{_NUMBER}m)?(?:{_NUMBER}s?)?")
+_PERCENT = re.compile(rf"{_NUMBER}\s*%")
+_SIZE = re.compile(rf"{_NUMBER}\s*([kmgt]?)i?b?")
 #: Longer texts are no number that anybody means.
 _LONGEST_TEXT = 40
-_SIZE_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
 def seconds(option: str, text: str) -> float:
-    """``90``, ``90s``, ``20m``, ``1h30m`` in seconds. Raises UsageError for anything else and beyond ten years."""
+    """``90``, ``90s``, ``20m``, ``1h30m``, ``7d`` in seconds. Raises UsageError for anything else and beyond ten
+    years."""
     match = _match(_DURATION, text)
-    numbers = match.groups() if match else (None, None, None)
-    total = sum(float(number) * unit for number, unit in zip(numbers, (3600, 60, 1), strict=True) if number)
-    if total <= 0:
-        raise UsageError(f"{option} {shown(text)} is no duration; write 90s, 20m or 1h30m")
-    if total > MOST_SECONDS:
-        raise UsageError(f"{option} {shown(text)} is longer than ten years; write 90s, 20m or 1h30m")
+    numbers = match.groups("0") if match else ("0",) * 4
+    total = sum(float(number) * unit for number, unit in zip(numbers, (86400, 3600, 60, 1), strict=True))
+    if not 0 < total <= MOST_SECONDS:
+        raise UsageError(f"{option} {shown(text)} is no duration up to ten years; write 90s, 20m, 1h30m or 7d")
     return total
 
 
 def size(option: str, text: str) -> int:
     """``16g``, ``512m``, ``1.5GiB`` in bytes (units of 1024). Raises UsageError for others, and beyond an exbibyte."""
     match = _match(_SIZE, text)
-    if match is None:
-        raise UsageError(f"{option} {shown(text)} is no size; write 512m, 16g or 1.5g")
-    amount = float(match.group(1)) * _SIZE_UNITS[match.group(2)]
+    amount = float(match[1]) * 1024 ** " kmgt".index(match[2] or " ") if match else math.inf
     if amount > MOST_BYTES:
-        raise UsageError(f"{option} {shown(text)} is more than any machine has; write 512m, 16g or 1.5g")
+        raise UsageError(f"{option} {shown(text)} is no size that a machine has; write 512m, 16g or 1.5g")
     return int(amount)
 
 
@@ -89,14 +83,7 @@ def share(option: str, text: str) -> float:
 
 def counts(option: str, texts: Sequence[str]) -> tuple[int, ...]:
     """Whole numbers from 1 on, each once, as ``1,2,4`` or one a text. Raises UsageError for anything else."""
-    found = []
-    for text in texts:
-        for word in text.split(","):
-            number = int(word) if word.strip().isdecimal() and len(word) < 8 else 0
-            if number < 1:
-                raise UsageError(f"{option} is a number from 1 on, or several such as 1,2,4, not {text!r}")
-            found.append(number)
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(whole(option, word, MOST_RANKS) for text in texts for word in text.split(",")))
 
 
 def whole(option: str, text: str, most: int) -> int:
@@ -129,24 +116,16 @@ def _match(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
     return pattern.fullmatch(plain) if len(plain) <= _LONGEST_TEXT else None
 
 
-_DAY_SECONDS = 86400
-
-
 def moment_of(option: str, text: str, now: float) -> float:
     """``2026-11-01``, ``2026-11-01T18:00`` (UTC unless it names another zone), ``90m``, ``24h``, ``7d`` (so long before
     ``now``) in Unix seconds. Raises UsageError for anything else."""
-    plain = text.strip()
-    days = plain.removesuffix("d")
-    if days != plain and days.isdecimal() and len(days) <= 5:
-        return now - int(days) * _DAY_SECONDS
     try:
-        found = datetime.fromisoformat(plain)
+        found = datetime.fromisoformat(text.strip())
+        return (found if found.tzinfo else found.replace(tzinfo=timezone.utc)).timestamp()
     except ValueError:
         pass
-    else:
-        return (found if found.tzinfo else found.replace(tzinfo=timezone.utc)).timestamp()
     try:
-        return now - seconds(option, plain)
+        return now - seconds(option, text)
     except UsageError as error:
         raise UsageError(
             f"{option} is a day such as 2026-11-01, with a time as 2026-11-01T18:00, or how long ago as 24h or 7d, not "

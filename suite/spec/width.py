@@ -9,8 +9,6 @@ from typing import TextIO
 
 #: what a pipe or a log is taken to be as wide as, where a table needs a width
 PIPE_COLUMNS = 160
-#: narrower than this is no terminal that anybody reads
-LEAST_COLUMNS = 40
 UNBROKEN = "\N{NO-BREAK SPACE}"
 
 
@@ -18,7 +16,7 @@ def terminal_columns(stream: TextIO | None = None) -> int | None:
     """Columns of the terminal on standard output, or ``stream``, or those that COLUMNS names; ``None`` in a pipe or a
     file: no line is broken."""
     if "COLUMNS" in os.environ or (stream or sys.stdout).isatty():
-        return max(LEAST_COLUMNS, shutil.get_terminal_size().columns)
+        return max(40, shutil.get_terminal_size().columns)
     return None
 
 

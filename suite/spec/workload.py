@@ -3,16 +3,16 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from suite.spec.algorithms import PPO_NAME, Algorithm, declarations
 from suite.spec.base import Frozen
 from suite.spec.fields import Declared, Declaring, Later
-from suite.spec.lengths import Lengths
+from suite.spec.lengths import FORMS, Lengths
 from suite.spec.typed import MOST_SAMPLES
 
 Scaling = Literal["weak", "strong"]
-ReferencePolicy = Literal["full", "hydra"]
+_Samples = Annotated[int, Field(gt=0, le=MOST_SAMPLES)]
 
 
 class ConstantReward(Frozen):
@@ -63,21 +63,13 @@ class Optimizer(Frozen):
 
 
 class Critic(Frozen):
-    """A value model of its own beside the policy: a GPT-2 style trunk and one linear layer without bias to the value.
-
-    Vocabulary and positions are the policy's.
-    """
+    """A value model of its own beside the policy, of its vocabulary and positions: a GPT-2 style trunk and one linear
+    layer without bias to the value."""
 
     layers: int = Field(gt=0)
     hidden: int = Field(gt=0, description="model width")
     ffn: int = Field(gt=0, description="inner width of the MLP")
     heads: int = Field(gt=0)
-
-    @model_validator(mode="after")
-    def _divides(self) -> "Critic":
-        if self.hidden % self.heads:
-            raise ValueError(f"the critic's hidden {self.hidden} is not divisible by {self.heads} heads")
-        return self
 
 
 PPO_ALGORITHM = Algorithm(name=PPO_NAME)
@@ -103,62 +95,44 @@ class Workload(Declaring):
     """
 
     name: str = Field(min_length=1, max_length=64)
-    prompt_tokens: Annotated[int, Declared("--prompt-tokens", "tokens of each prompt")] = Field(
-        gt=0, description="tokens of each prompt; of the longest, where their lengths are uneven"
-    )
-    new_tokens: Annotated[int, Declared("--new-tokens", "tokens of each response, forced")] = Field(
-        gt=0, description="forced response length; of the longest, where lengths are uneven"
-    )
+    prompt_tokens: Annotated[
+        PositiveInt, Declared("--prompt-tokens", "tokens of each prompt; of the longest, where uneven")
+    ]
+    new_tokens: Annotated[
+        PositiveInt, Declared("--new-tokens", "tokens of each response, forced; of the longest, where uneven")
+    ]
     algorithm: Annotated[
-        Algorithm,
-        Later(
-            "--algorithm",
-            f"{_ALGORITHMS}, with its options: grpo:kl_coefficient=0.001,clip_high=0.28",
-            feature="algorithm {}",
-        ),
-    ] = Field(default=PPO_ALGORITHM, description="what is learned from the samples; null in old manifests: PPO")
+        Algorithm, Later("--algorithm", f"{_ALGORITHMS}, with options: grpo:clip_high=0.28", feature="algorithm {}")
+    ] = PPO_ALGORITHM
     group: Annotated[
-        int,
+        _Samples,
         Later(
-            "--group",
-            "samples of each prompt [default: the algorithm's, or less where it does not divide --rollouts]",
-            feature="groups of {} samples",
+            "--group", "samples of a prompt [default: the algorithm's, if it divides]", feature="groups of {} samples"
         ),
-    ] = Field(default=1, gt=0, le=MOST_SAMPLES, description="samples of each prompt")
+    ] = 1
     prompt_lengths: Annotated[
         Lengths | None, Later("--prompt-lengths", "uneven prompts, as --lengths", feature="prompts of uneven length")
     ] = None
     lengths: Annotated[
-        Lengths | None,
-        Later(
-            "--lengths",
-            "uneven responses: lognormal:mean=512,sigma=0.6,cap=4096[,at-cap=0.1][,group-correlation=0.3], list:FILE "
-            "or fixed:512",
-            feature="responses of uneven length",
-        ),
-    ] = Field(default=None, description="of responses; null: new_tokens each")
-    rollouts: Annotated[int, Declared("--rollouts", "samples of an iteration on one device")] = Field(
-        gt=0, le=MOST_SAMPLES, description="samples of one iteration on one device"
-    )
+        Lengths | None, Later("--lengths", f"uneven responses: {FORMS}", feature="responses of uneven length")
+    ] = None
+    rollouts: Annotated[_Samples, Declared("--rollouts", "samples of an iteration on one device")]
     scaling: Scaling = "weak"
     optimizer_steps: int = Field(default=1, gt=0, description="optimizer steps per PPO epoch")
-    ppo_epochs: int = Field(default=1, gt=0)
-    micro_batch: Annotated[int, Declared("--micro-batch", "most samples in one scoring or training pass")] = Field(
-        gt=0,
-        le=MOST_SAMPLES,
-        description="most sequences in one scoring or training pass of a replica; it generates all of its own at once",
-    )
-    trainable_layers: Annotated[int | None, Declared("--trainable-layers", "train only the last N layers")] = Field(
-        default=None, ge=0, description="last layers that train; null: all"
-    )
-    lora_rank: Annotated[int | None, Later(feature="LoRA adapters")] = Field(
-        default=None, gt=0, description="the blocks' weight matrices are frozen, each beside an adapter of this rank"
-    )
-    critic: Annotated[Critic | None, Later(feature="separate critic")] = Field(
-        default=None, description="null: a value head on the policy"
-    )
+    ppo_epochs: PositiveInt = 1
+    micro_batch: Annotated[
+        _Samples, Declared("--micro-batch", "most samples in one scoring or training pass; all are generated at once")
+    ]
+    trainable_layers: Annotated[
+        NonNegativeInt | None, Declared("--trainable-layers", "train only the last N layers; null: all")
+    ] = None
+    lora_rank: Annotated[
+        PositiveInt | None,
+        Later(help="weight matrices are frozen, each beside an adapter of this rank", feature="LoRA adapters"),
+    ] = None
+    critic: Annotated[Critic | None, Later(help="null: a value head on the policy", feature="separate critic")] = None
     reference: Annotated[
-        ReferencePolicy, Declared("--reference", "reference policy: a full copy, or hydra on the frozen trunk")
+        Literal["full", "hydra"], Declared("--reference", "reference policy: a full copy, or hydra on the frozen trunk")
     ] = "full"
     reward: Reward = Field(default=ConstantReward(), discriminator="kind")
     ppo: PPO = PPO()
@@ -194,11 +168,12 @@ class Workload(Declaring):
         if self.lengths is not None and self.lengths.group_correlation and self.group == 1:
             raise ValueError("group-correlation is of the samples of a prompt: --group is at least 2 for it")
         if self.group < declared.least_group:
-            raise ValueError(
-                f"{declared.name} compares the samples of a prompt: --group is at least {declared.least_group}"
-            )
+            least = declared.least_group
+            raise ValueError(f"{declared.name} compares the samples of a prompt: --group is at least {least}")
         if self.critic is not None and not declared.values:
             raise ValueError(f"{declared.name} learns no values, so critic must be left out")
+        if self.critic is not None and self.critic.hidden % self.critic.heads:
+            raise ValueError(f"the critic's hidden {self.critic.hidden} is not divisible by {self.critic.heads} heads")
         if self.reference == "hydra" and self.trainable_layers is None:
             raise ValueError("a hydra reference shares the frozen trunk, so trainable_layers must be given")
         if self.lora_rank is not None and self.trainable_layers is not None:
@@ -206,19 +181,12 @@ class Workload(Declaring):
         return self
 
     def changed(self, changes: Mapping[str, Any]) -> "Workload":
-        """The same with other values of some fields. Raises ValidationError where they do not fit.
-
-        Another algorithm brings its own usual group and reward, even lengths take the place of uneven ones.
-        """
-        body = self.model_dump()
-        if "algorithm" in changes:
-            for name in ("group", "reward"):
-                body.pop(name, None)
+        """The same with other values of some fields; another algorithm brings its own usual group and reward, even
+        lengths take the place of uneven ones. Raises ValidationError where they do not fit."""
+        own = {"group", "reward"} if "algorithm" in changes else set()
         for pair in _LONGEST.items():
-            if any(name in changes for name in pair):
-                for name in pair:
-                    body.pop(name, None)
-        return Workload.model_validate({**body, **changes})
+            own |= set() if changes.keys().isdisjoint(pair) else set(pair)
+        return Workload.model_validate({**self.model_dump(exclude=own), **changes})
 
     @property
     def uneven(self) -> bool:

@@ -34,7 +34,7 @@ def _adapters(size: Shape, workload: Workload, attention: bool, mlps: int) -> in
     if workload.lora_rank is None:
         return 0
     beside_attention = 2 * (size.hidden + size.query_width) + 2 * (size.hidden + size.key_value_width)
-    beside_mlp = (3 if size.gated_mlp else 2) * (size.hidden + size.ffn)
+    beside_mlp = (3 if size.rotary else 2) * (size.hidden + size.ffn)
     return workload.lora_rank * (attention * beside_attention + mlps * beside_mlp)
 
 

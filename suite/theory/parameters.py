@@ -99,7 +99,7 @@ def attention_elements(size: Shape) -> int:
 
 def mlp_elements(size: Shape) -> int:
     """Elements of one MLP's matrices, or of one expert's."""
-    return (3 if size.gated_mlp else 2) * size.hidden * size.ffn
+    return (3 if size.rotary else 2) * size.hidden * size.ffn
 
 
 def router_elements(size: Shape) -> int:

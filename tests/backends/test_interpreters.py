@@ -7,7 +7,7 @@ import pytest
 
 from suite.backends import registry
 from suite.backends.registry import environment_python, read_interpreters
-from suite.backends.trlx_deepspeed import TrlxDdp
+from suite.backends.trlx import TrlxDdp
 from suite.spec.base import UsageError
 
 
@@ -73,9 +73,12 @@ def test_other_names_are_environments_of_every_backend_that_has_none_of_its_own(
     ("texts", "said"),
     [
         (("foreing=/a",), "there is no backend or environment 'foreing', did you mean 'foreign'?"),
-        (("/a", "/b"), "one interpreter for all backends, not /a and /b"),
-        (("foreign=",), "names one interpreter, once"),
-        (("foreign=/a", "foreign=/b"), "names one interpreter, once"),
+        (("/a", "/b"), "--python '/b': one interpreter for all backends"),
+        (("foreign=",), "or NAME=PATH, each once"),
+        (
+            ("foreign=/a", "foreign=/b"),
+            "or NAME=PATH, each once",
+        ),
         (("before=/a", "after=/b"), "there is no backend or environment 'before'"),
         (("foreign=/nowhere/python",), "there is no interpreter at /nowhere/python"),
     ],

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from suite.backends.base import placed
 from suite.backends.registry import find_backend
 from suite.conduct.planning.plan import Plan
 from suite.spec.base import UsageError
@@ -159,10 +158,8 @@ def test_ranks_that_train_are_those_that_do_not_generate(backend: str) -> None:
 
 
 def test_a_layout_is_asynchronous_where_samples_may_be_stale() -> None:
-    request = LayoutRequest(devices_per_node=3, staleness=2, **SPLIT)
-    assert placed(request) == {**SPLIT, "staleness": 2}
-    layout = Layout(devices_per_node=3, data=2, **placed(request))
-    assert layout.asynchronous and layout.label() == "dp2 split g1 async2"
-    assert placed(LayoutRequest(devices_per_node=3, placement="colocated", staleness=2)) == {}
+    layout = layout_of("openrlhf", 3, staleness=2, **SPLIT)
+    assert layout.asynchronous and layout.label() == "zero2 dp2 vllm split g1 async2"
+    assert not layout_of("openrlhf", 3, placement="colocated", staleness=2).asynchronous
     with pytest.raises(ValueError, match="--staleness needs --placement split"):
         Layout(devices_per_node=2, data=2, staleness=1)

@@ -142,7 +142,7 @@ class TestErrors:
     def test_an_empty_value_is_not_one_that_was_left_out(self) -> None:
         assert "--budget '' is no duration" in refused(*MEGATRON, "--budget", "")
         assert "--device is auto, cpu or cuda, not ''" in refused("run", "--size", "1M", "--device", "")
-        assert "--python '' names no interpreter" in refused(*MEGATRON, "--python", "")
+        assert "--python '': one interpreter for all backends, or NAME=PATH" in refused(*MEGATRON, "--python", "")
         assert "--ranks is a number or all, not ''" in refused("tune", "--size", "1M", "--device", "cpu", "--ranks", "")
         assert "there is no workload ''" in refused(*PLAN, "--workload", "")
         for words in (("--runs", ""), ("--runs=",)):
@@ -181,11 +181,9 @@ class TestOutput:
 
 def test_a_stack_that_cannot_run_says_so_and_which_interpreter_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
     newer_than_the_last_with_ppo = {"trl": "1.16.0"}
-    for module in ("suite.launch.probe", "suite.backends.base"):
-        versions = lambda python, packages: {**dict.fromkeys(packages, "5.0"), **newer_than_the_last_with_ppo}  # noqa: E731
-        monkeypatch.setattr(f"{module}.stack_versions", versions)
-    for module in ("trlx_deepspeed", "trlx_nemo"):
-        monkeypatch.setattr(f"suite.backends.{module}.trlx_errors", lambda python, engine=False: [])
+    versions = lambda python, packages: {**dict.fromkeys(packages, "5.0"), **newer_than_the_last_with_ppo}  # noqa: E731
+    monkeypatch.setattr("suite.launch.probe.stack_versions", versions)
+    monkeypatch.setattr("suite.backends.trlx.ask_worker", lambda python, module: {})
     lines = suite("backends", "--python", f"trl-ppo={sys.executable}").stdout.splitlines()
     (first,) = [number for number, line in enumerate(lines) if line.startswith("trl-ppo ")]
     assert "trl 1.16.0" in lines[first + 1] and lines[first + 2].strip() == f"in {sys.executable}"

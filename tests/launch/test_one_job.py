@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from suite.backends.base import choice
 from suite.backends.registry import find_backend
 from suite.conduct.running.execute import make_job
 from suite.launch.cluster.launcher import EVENTS_ON_OUTPUT
@@ -22,7 +21,7 @@ from suite.launch.slurm.script import apptainer_image, batch_script, pyxis_image
 from suite.launch.slurm.settings import SlurmSettings
 from suite.spec.catalogue import find_size, find_workload
 from suite.spec.layout import LayoutRequest
-from suite.spec.manifest import Limits, Manifest, Measure
+from suite.spec.manifest import Backend, Limits, Manifest, Measure
 from suite.spec.resolve import layout_errors, make_manifest
 from tests.launch.kubernetes.read_back import as_pods
 from tests.launch.kubernetes.runs import IMAGE, launcher_of
@@ -65,7 +64,7 @@ def manifests(draw: st.DrawFn) -> Manifest:
     return make_manifest(
         plan="plan",
         repeat=draw(st.integers(1, 9)),
-        backend=choice(driver),
+        backend=Backend(name=driver.name, kind=driver.kind),
         size=size,
         workload=workload,
         layout=layout,

@@ -108,7 +108,7 @@ def columns(*numbers: float) -> tuple[np.ndarray, ...]:
 
 
 def elements(shape: Shape) -> np.ndarray:
-    hidden, ffn, kv_share, gated = columns(shape.hidden, shape.ffn, shape.kv_heads / shape.heads, shape.gated_mlp)
+    hidden, ffn, kv_share, gated = columns(shape.hidden, shape.ffn, shape.kv_heads / shape.heads, shape.rotary)
     return blocks.matrix_elements(hidden, ffn, kv_share, gated)
 
 

@@ -101,7 +101,7 @@ def test_lengths_are_the_samples_own_on_every_layout() -> None:
 def test_groups_that_do_not_divide_and_lengths_beyond_positions_name_their_options() -> None:
     size, layout = find_size("1M"), Layout(devices_per_node=1, data=1)
     (error,) = layout_errors(size, workload(algorithm="grpo", group=3), layout)
-    assert error == "4 rollouts do not divide into groups of 3: choose --rollouts or --group so that they do"
+    assert error == "4 rollouts do not divide into groups of 3: other --rollouts or --group"
     (error,) = layout_errors(size, workload(lengths="lognormal:mean=6,sigma=0.6,cap=800"), layout)
     assert error.endswith("exceed the 128 positions of 1M: choose a lower cap with --lengths (at most 800)")
     four = Layout(devices_per_node=4, data=4)

@@ -60,7 +60,8 @@ def _option(fact: Declared, info: FieldInfo, has_defaults: bool) -> tuple[Any, A
     is_shown = has_defaults and not is_list and fact.reads is None and "[default:" not in fact.help
     default = info.default if is_shown else None
     kind = list[plain] | None if is_list else plain if default is not None else plain | None  # type: ignore[valid-type]
-    return kind, option(fact.help, default, str(fact.option), metavar=fact.metavar or metavar, min=fact.least)
+    text = f"{fact.help}; repeat to compare" if fact.choice == "compare" else fact.help
+    return kind, option(text, default, str(fact.option), metavar=fact.metavar or metavar, min=fact.least)
 
 
 def _typed(fact: Declared, info: FieldInfo) -> tuple[Any, str | None]:

@@ -11,7 +11,7 @@ from suite.cli.options.declare import flag, group, option
 from suite.cli.options.fields import LAYOUT, WORK, LayoutOptions, WorkloadOptions, layouts_asked, workload_changes
 from suite.cli.options.reading import checked, seconds
 from suite.conduct.planning.machine import Machine
-from suite.conduct.planning.request import GivenOptions, Request, cross_product, preset_requests, replaced
+from suite.conduct.planning.request import GivenOptions, Request, replaced, requests_of
 from suite.spec.catalogue import Preset, find_device, find_preset
 from suite.spec.manifest import FEWEST_RUNS, Stopping
 from suite.spec.terminal import UsageError, note
@@ -149,11 +149,8 @@ class Work(LayoutOptions, WorkloadOptions, Measuring, What):
             on = {"ranks": [(count or 1) * each for each in ranks], "nodes": count}
             given = checked(partial(GivenOptions.model_validate, {**options, **on}))
             asked = {**common, "layout": layout}
-            if preset is None:
-                found.append(checked(partial(cross_product, given, asked)))
-            else:
-                found += checked(partial(preset_requests, preset, given, asked))
-                lines |= dict.fromkeys(replaced(preset, given, asked))
+            found += checked(partial(requests_of, preset, given, asked))
+            lines |= dict.fromkeys(replaced(preset, given, asked) if preset else ())
         for line in lines:
             note(line)
         return tuple(found)

@@ -65,6 +65,7 @@ class ClusterMachine(Machine):
     given: Mapping[str, str] = Field(description="package -> version as the user gave it")
     told: Mapping[str, str] | None = Field(description="normal name -> version by the file of its stack, if any")
     holder: ClassVar[str] = "version with --stack PACKAGE=VERSION"
+    is_asked: ClassVar[bool] = False
 
     def versions(self, backend: str) -> dict[str, str | None]:
         """As given, else by the file of the image's stack, else of this interpreter, or by the image's lock."""
@@ -87,10 +88,6 @@ class ClusterMachine(Machine):
     def code(self, backends: Iterable[str]) -> dict[str, dict[str, str]]:
         """None for an image, whose own digest says it, nor where versions are given of what cannot be asked here."""
         return super().code(backends) if self.image is None and not self.given else {}
-
-    def stack_errors(self, backend: str) -> list[str]:
-        """None: the worker compares the stack with its manifest on every node."""
-        return []
 
     def images(self, backends: Iterable[str]) -> dict[str, str | None]:
         return dict.fromkeys(backends, self.image_name)
@@ -181,7 +178,7 @@ def plan_again(manifest: Manifest, root: Path, runs: int, machine: ClusterMachin
     that is known from here: every rank compares its stack with the manifest's."""
     name = manifest.backend.name
     require_same_variables(manifest, machine.variables)
-    require_same_stack(manifest, {**manifest.stack, **machine.found_stacks([name])[name]}, {})
+    require_same_stack(manifest, {**manifest.stack, **machine.stacks([name], as_found=True)[name]}, {})
     machine.require_generation([manifest])
     return rerun_plan(manifest, root, runs, machine.images([name])[name], manner=machine.manner)
 

@@ -105,7 +105,8 @@ def _backend_check(driver: BackendDriver, python: str, device: str) -> Check:
     if driver.experimental:
         found = f"{found or 'nothing'} (experimental: {driver.experimental})"
     # a stack with an installation of its own can say what else is wrong although packages are missing
-    errors = driver.stack_errors(python) if driver.installation or not missing else []
+    errors = driver.wrong_versions(versions)
+    errors += driver.stack_errors(python) if driver.installation or not missing else []
     if not (missing or errors) and driver.name in own_backends():
         errors = _import_errors(driver.name, python, device)
     advice = _stack_advice(python, missing, errors, driver.installation) if missing or errors else None

@@ -1,9 +1,10 @@
 """What this machine and its stack interpreter offer to a request, and which variables of its user are measured with."""
 
 import os
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -36,8 +37,7 @@ class Machine(Frozen):
     """The resolved device of a session, and how much of it there is.
 
     ``threads_per_rank`` is the same for any number of ranks, so that they stay comparable: on GPUs a rank's share of
-    the cores when every GPU has one. ``host_memory_bytes``: of the host that the ranks share; ``None`` where it is not
-    known.
+    the cores when every GPU has one. ``host_memory_bytes``: of the host that the ranks share, where it is known.
     """
 
     python: str
@@ -55,6 +55,8 @@ class Machine(Frozen):
     manner: tuple[str, ...] = Field(default=(), description="how ranks are started, where that is not the usual way")
     limited_by: str | None = Field(default=None, description="what was asked for that leaves so few of the GPUs")
     holder: ClassVar[str] = "interpreter with --python"
+    #: whether the stacks can be asked what else is wrong; in an image each run does so anyway
+    is_asked: ClassVar[bool] = True
 
     def require_room(self, ranks: int, force: bool, nodes: int = 1, threads: int = 1) -> None:
         """Raises UsageError for several nodes, for more ranks than devices, and without ``force`` for ranks of so many
@@ -64,12 +66,11 @@ class Machine(Frozen):
                 f"{ranks} ranks on {nodes} nodes need the kubernetes or the slurm launcher; this one has one node "
                 "(choose sizes that fit it with --size, or ask for fewer --ranks)"
             )
-        if self.device == "cuda":
-            if ranks > self.max_ranks:
-                asked = f"{ranks} ranks need {ranks} GPUs" if ranks > 1 else "1 rank needs 1 GPU"
-                left = f"{self.limited_by} leaves" if self.limited_by else "this machine has"
-                raise UsageError(f"{asked}, {left} {self.max_ranks}")
-        elif ranks * threads > self.max_ranks and not force:
+        if self.device == "cuda" and ranks > self.max_ranks:
+            asked = f"{ranks} ranks need {ranks} GPUs" if ranks > 1 else "1 rank needs 1 GPU"
+            left = f"{self.limited_by} leaves" if self.limited_by else "this machine has"
+            raise UsageError(f"{asked}, {left} {self.max_ranks}")
+        if self.device == "cpu" and ranks * threads > self.max_ranks and not force:
             asked = f"{ranks} {'rank' if ranks == 1 else 'ranks'}" + (f" of {threads} threads each" * (threads > 1))
             raise UsageError(
                 f"{asked} on {self.max_ranks} cores would time the scheduler, not the backend; "
@@ -82,8 +83,8 @@ class Machine(Frozen):
         if self.host_memory_bytes is None:
             return
         for manifest in (each for each in manifests if each.measure.device == "cpu"):
-            layout, precision = manifest.layout, manifest.measure.precision
-            work = (manifest.size, manifest.workload, manifest.work, layout, precision)
+            layout = manifest.layout
+            work = (manifest.size, manifest.workload, manifest.work, layout, manifest.measure.precision)
             training = memory_floor(*work).bytes * layout.training_ranks
             needed = (training + generating_floor(*work) * layout.generation_ranks) / layout.nodes
             if needed > self.host_memory_bytes:
@@ -96,12 +97,10 @@ class Machine(Frozen):
     def require_generation(self, manifests: Iterable[Manifest]) -> None:
         """Raises UsageError for a run that vLLM is to generate for where the stack has none, or another version."""
         for manifest in manifests:
-            driver = find_backend(manifest.backend.name)
-            if "generation" not in driver.settings:
-                continue  # its trainer brings an engine of its own
-            if manifest.layout.generation == "vllm":
-                where, is_choice = self.where(manifest.backend.label), not driver.vllm_alone
-                error = vllm_error(self.device, manifest.stack, where, is_choice)
+            driver, where = find_backend(manifest.backend.name), self.where(manifest.backend.label)
+            # a trainer without the setting brings an engine of its own
+            if manifest.layout.generation == "vllm" and "generation" in driver.settings:
+                error = vllm_error(self.device, manifest.stack, where)
                 if error:
                     raise UsageError(error)
 
@@ -113,21 +112,13 @@ class Machine(Frozen):
 
     def code(self, backends: Iterable[str]) -> dict[str, dict[str, str]]:
         """Digest of the code of each backend's packages; none in an image. An interpreter is asked once for all."""
-        packages: dict[str, tuple[str, ...]] = {}
-        wanted: dict[str, dict[str, None]] = {}
-        for name in backends:
-            driver, _ = seat_of(name)
-            packages[name] = driver.packages + driver.optional_packages
-            wanted.setdefault(self.python_of(name), {}).update(dict.fromkeys(packages[name]))
-        found = {python: stack_code(python, tuple(each)).items() for python, each in wanted.items()}
-        return {
-            name: {package: digest for package, digest in found[self.python_of(name)] if package in own}
-            for name, own in packages.items()
-        }
-
-    def stack_errors(self, backend: str) -> list[str]:
-        """Why the stack cannot be measured although no package is missing; empty when it can."""
-        return seat_of(backend)[0].stack_errors(self.python_of(backend))
+        packages = {name: (driver := seat_of(name)[0]).packages + driver.optional_packages for name in backends}
+        wanted: dict[str, dict[str, None]] = defaultdict(dict)
+        for name, own in packages.items():
+            wanted[self.python_of(name)] |= dict.fromkeys(own)
+        found = {python: stack_code(python, tuple(each)) for python, each in wanted.items()}
+        code = {name: found[self.python_of(name)] for name in packages}
+        return {name: {one: code[name][one] for one in own if one in code[name]} for name, own in packages.items()}
 
     def images(self, backends: Iterable[str]) -> dict[str, str | None]:
         """What names the image that a backend's runs are in; ``None`` on a bare host."""
@@ -148,15 +139,17 @@ class Machine(Frozen):
         """The interpreter of a backend's ranks."""
         return self.pythons.get(backend, self.python)
 
-    def stacks(self, backends: Iterable[str]) -> dict[str, dict[str, str]]:
-        """Versions of each backend's packages. Raises UsageError when one is missing or cannot be measured."""
+    def stacks(self, backends: Iterable[str], as_found: bool = False) -> dict[str, dict[str, str]]:
+        """Versions of each backend's packages. Raises UsageError when one is missing or cannot be measured, but for a
+        plan that is only looked at, which takes them ``as_found``."""
         found = {}
         for name in backends:
-            versions = self.versions(name)
+            versions, (driver, _) = self.versions(name), seat_of(name)
             missing = [package for package, version in versions.items() if version is None]
-            if missing:
+            if missing and not as_found:
                 raise UsageError(self.lacking(name, missing))
-            errors = self.stack_errors(name)
+            errors = [] if as_found else driver.wrong_versions(versions)
+            errors += driver.stack_errors(self.python_of(name)) if self.is_asked and not as_found else []
             if errors:
                 raise UsageError(f"{name} cannot run on the stack of {self.where(name)}: {'; '.join(errors)}")
             found[name] = {package: version for package, version in versions.items() if version is not None}
@@ -174,13 +167,6 @@ class Machine(Frozen):
                 lines.append(str(error))
         return tuple(lines)
 
-    def found_stacks(self, backends: Iterable[str]) -> dict[str, dict[str, str]]:
-        """As ``stacks``, with what is there of each; for a plan that is only looked at."""
-        return {
-            name: {package: version for package, version in self.versions(name).items() if version is not None}
-            for name in backends
-        }
-
 
 def require_other_stacks(stacks: Mapping[str, Mapping[str, str]], code: Mapping[str, Mapping[str, str]]) -> None:
     """Raises UsageError for two environments of a backend that hold one stack, by versions and digests of code."""
@@ -196,11 +182,6 @@ def require_other_stacks(stacks: Mapping[str, Mapping[str, str]], code: Mapping[
             )
 
 
-def threads_of_a_full_node(cores: int | None, devices: int) -> int:
-    """A rank's share of a node's physical cores, at least one thread; ``USUAL_THREADS`` where cores are not known."""
-    return USUAL_THREADS if cores is None or devices == 0 else max(1, cores // devices)
-
-
 def without_missing(optional: tuple[str, ...], versions: dict[str, str | None]) -> dict[str, str | None]:
     """The versions without those packages of ``optional`` that are not there."""
     return {package: version for package, version in versions.items() if version is not None or package not in optional}
@@ -208,14 +189,20 @@ def without_missing(optional: tuple[str, ...], versions: dict[str, str | None]) 
 
 def smallest_memory(gpus: Iterable[LocalDevice]) -> int | None:
     """Bytes of the smallest device; ``None`` where one does not tell, as those that share the host's memory."""
-    sizes = [gpu.memory_bytes for gpu in gpus]
-    known = [size for size in sizes if size is not None]
-    return min(known) if known and len(known) == len(sizes) else None
+    return min((gpu.memory_bytes or 0 for gpu in gpus), default=0) or None
 
 
-def name_of_all(gpus: Sequence[LocalDevice]) -> str | None:
-    """What the driver calls every one of them; ``None`` where they differ."""
-    return gpus[0].name if len({gpu.name for gpu in gpus}) == 1 else None
+def offered_by(gpus: Sequence[LocalDevice], cores: int | None, sharing: int) -> dict[str, Any]:
+    """What these offer as fields of a ``Machine``. ``cores``: of the node, which so many GPUs are ``sharing``: a rank
+    has its part of them, where they are known."""
+    return {
+        "device": "cuda",
+        "max_ranks": len(gpus),
+        "device_memory_bytes": smallest_memory(gpus),
+        "device_name": gpus[0].name if len({gpu.name for gpu in gpus}) == 1 else None,
+        "device_names": tuple(gpu.uuid for gpu in gpus),
+        "threads_per_rank": USUAL_THREADS if cores is None or sharing == 0 else max(1, cores // sharing),
+    }
 
 
 def require_device_name(device: str, gpu_ids: tuple[str, ...]) -> None:
@@ -227,11 +214,9 @@ def require_device_name(device: str, gpu_ids: tuple[str, ...]) -> None:
 
 
 def look_at_machine(python: str, device: str, planning: bool = False, gpu_ids: tuple[str, ...] = ()) -> Machine:
-    """Choose the device: ``auto`` takes CUDA where a driver shows a GPU. Raises UsageError when it is not there.
-
-    CUDA_VISIBLE_DEVICES is honoured; ``gpu_ids`` choose among what it leaves. ``planning``: nothing is run, so CUDA
-    that is asked for need not be there; the machine has no place then.
-    """
+    """Choose the device: ``auto`` takes CUDA where a driver shows a GPU. CUDA_VISIBLE_DEVICES is honoured; ``gpu_ids``
+    choose among what it leaves. Raises UsageError when it is not there, unless for ``planning``, where nothing is run:
+    the machine has no place then."""
     import psutil
 
     require_device_name(device, gpu_ids)
@@ -245,14 +230,9 @@ def look_at_machine(python: str, device: str, planning: bool = False, gpu_ids: t
         alike = max(len(gpus), sum(gpu.name in kinds for gpu in present))
         return Machine(
             python=python,
-            device="cuda",
-            max_ranks=len(gpus),
-            device_memory_bytes=smallest_memory(gpus),
-            device_name=name_of_all(gpus),
             host_memory_bytes=psutil.virtual_memory().total if gpus else None,
-            device_names=tuple(gpu.uuid for gpu in gpus),
             limited_by=limit if len(gpus) < len(present) else None,
-            threads_per_rank=threads_of_a_full_node(physical_cores(usable_cpus()), alike),
+            **offered_by(gpus, physical_cores(usable_cpus()), alike),
         )
     if device == "cuda":
         hidden = hidden_by_variable(present, os.environ) if present else None
@@ -270,10 +250,7 @@ _OPTIONS = {"OMP_NUM_THREADS": "--threads", "CUDA_VISIBLE_DEVICES": "--gpu-ids",
 
 def measured_with(given: Mapping[str, str]) -> dict[str, str]:
     """Those that identify a run, by name. A secret changes no measurement, and a manifest is meant to be published.
-
-    Raises UsageError for one that an option sets, where the manifest would say another thing, and for one that is no
-    text, which a manifest cannot hold.
-    """
+    Raises UsageError for one that an option sets, and for one that is no text."""
     for name, value in given.items():
         if name in _OPTIONS:
             raise UsageError(f"--env {name}: give it by {_OPTIONS[name]}, which the manifest and the plan know of")
@@ -287,11 +264,6 @@ def require_same_variables(manifest: Manifest, found: Mapping[str, str]) -> None
     """Raises UsageError where ranks would get other variables than the manifest was measured with; these are not taken
     from it, because variables can make a program load whatever its author likes."""
     wanted = manifest.measure.variables
-    missing = [f"--env {name}={value}" for name, value in wanted.items() if found.get(name) != value]
-    more = [f"--env {name}" for name in found if name not in wanted]
-    if missing:
-        raise UsageError(f"the manifest was measured with variables that its ranks need again: {' '.join(missing)}")
-    if more:
-        raise UsageError(
-            f"the manifest was measured without {', '.join(more)}: leave it out, or measure with suite run"
-        )
+    if dict(found) != wanted:
+        options = " ".join(f"--env {name}={value}" for name, value in wanted.items()) or "no --env"
+        raise UsageError(f"the manifest was measured with {options}: its ranks need that again, and no other variable")

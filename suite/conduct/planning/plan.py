@@ -1,5 +1,6 @@
 """From a request to the manifests of every run, in the order in which they are run."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from types import MappingProxyType
@@ -7,27 +8,23 @@ from typing import Any
 
 from pydantic import Field, ValidationError
 
-from suite.backends.base import BackendDriver, choice, generation_errors, stack_of, unknown_work
+from suite.backends.base import BackendDriver, generation_errors, stack_of, unknown_work
 from suite.backends.registry import seat_of
-from suite.conduct.planning.prediction import Pace, can_be_predicted, counted_iterations, expected_pace, limits_for
+from suite.conduct.planning.prediction import can_be_predicted, counted_iterations, limits_for
 from suite.conduct.planning.request import Request, Skipped
 from suite.conduct.planning.turns import ROUNDS, Point, Seat, Turning, take_seats
 from suite.spec.base import Frozen, UsageError, digest
 from suite.spec.fields import chosen, declared, is_default
 from suite.spec.layout import Layout, LayoutChoices, LayoutRequest
-from suite.spec.manifest import Manifest, work_hash
+from suite.spec.manifest import Backend, Manifest, work_hash
 from suite.spec.resolve import layout_errors, make_manifest
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
 
-NO_IMAGES: Mapping[str, str | None] = MappingProxyType({})
-
 
 class Plan(Frozen):
     """All runs of a request in running order, what cannot be run, and settings that some backend does not know.
-
-    ``seats``: of the rows that take turns by iteration, by their hash; ``in_rounds``: why others, that might, do not.
-    """
+    ``seats``: of the rows that take turns by iteration, by their hash; ``in_rounds``: why others do not."""
 
     id: str
     manifests: tuple[Manifest, ...]
@@ -45,7 +42,7 @@ class Plan(Frozen):
 def make_joint_plan(
     requests: Sequence[Request],
     stacks: Mapping[str, Mapping[str, str]],
-    images: Mapping[str, str | None] = NO_IMAGES,
+    images: Mapping[str, str | None] = MappingProxyType({}),
     manner: Sequence[str] = (),
     code: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
     turning: Turning = ROUNDS,
@@ -53,9 +50,8 @@ def make_joint_plan(
     """One plan of requests that differ in sizes, ranks, layout and workload only, as those of a preset.
 
     ``stacks``: backend, perhaps ``deepspeed@before``, -> package -> version in the stack's interpreter, ``code``:
-    -> digest, as far as it is known; ``images``: backend -> what names the image it runs in, if any; ``manner``: how
-    ranks are started, where that is not the usual way. Raises UsageError, with every reason, when a backend is left
-    without a single possible run.
+    -> digest, as far as it is known; ``images`` and ``manner``: as for ``make_manifest``. Raises UsageError, with every
+    reason, when a backend is left without a single possible run.
     """
     request = requests[0]
     drivers = {name: seat_of(name)[0] for name in request.backends}
@@ -84,15 +80,12 @@ def make_joint_plan(
     manifests = []
     for point, repeat in ordered:
         driver, environment = seat_of(point.backend)
+        parts: dict[str, Any] = {name: part for name, part in point if name not in ("backend", "seat")}
         manifest = make_manifest(
+            **parts,
             plan=identity,
             repeat=repeat,
-            backend=choice(driver, environment),
-            size=point.size,
-            workload=point.workload,
-            layout=point.layout,
-            measure=point.measure,
-            limits=point.limits,
+            backend=Backend(name=driver.name, kind=driver.kind, environment=environment),
             stack=stack_of(driver, point.layout, stacks[point.backend]),
             stack_code=stack_of(driver, point.layout, code.get(point.backend, {})),
             track=request.track,
@@ -131,7 +124,7 @@ def _resolved(
         if layout is None or errors:
             yield Skipped(backend=name, size=size.name, ranks=ranks, reason="; ".join(errors))
             continue
-        if request.layout_is_open:
+        if request.preset is not None or request.layout == LayoutChoices():  # nobody chose it
             first, layout = layout, _expected_to_fit(request, driver, size, workload, layout)
             if layout != first and request.preset:
                 spare = " with room to spare" if request.wants_spare else ""
@@ -157,23 +150,16 @@ def _layout(
         errors = unknown_work(driver, workload) + layout_errors(size, workload, layout)
         errors += driver.errors(size, workload, layout, request.measure)
         errors += generation_errors(size, layout, request.measure)
-        errors += _profile_errors(driver, layout, request)
+        # the iteration that is traced is the suite's own, on ranks that all do the same
+        if request.measure.profile and driver.kind == "trainer":
+            errors.append(f"--profile traces the suite's own iteration, not that of {driver.name}; leave it out")
+        elif request.measure.profile and layout.placement == "split":
+            errors.append("--profile traces ranks that all do the same; leave it out with --placement split")
         return layout, errors + driver.versions_errors(workload, layout, versions)
     except ValidationError as error:
         return None, [entry["msg"].removeprefix("Value error, ") for entry in error.errors()]
     except ValueError as error:
         return None, [str(error)]
-
-
-def _profile_errors(driver: BackendDriver, layout: Layout, request: Request) -> list[str]:
-    """The iteration that is traced is the suite's own, on ranks that all do the same."""
-    if not request.measure.profile:
-        return []
-    if driver.kind == "trainer":
-        return [f"--profile traces the suite's own iteration, and {driver.name} has its trainer's; leave it out"]
-    if layout.placement == "split":
-        return ["--profile traces ranks that all do the same; leave it out with --placement split"]
-    return []
 
 
 def _expected_to_fit(
@@ -185,31 +171,27 @@ def _expected_to_fit(
         return layout
     from suite.planner.predict_manifest import fitting_layouts
 
-    for other in fitting_layouts(size, workload, layout, driver.name, memory, request.wants_spare):
-        if not layout_errors(size, workload, other) + driver.errors(size, workload, other, measure):
-            return other
-    return layout
+    fitting = fitting_layouts(size, workload, layout, driver.name, memory, request.wants_spare)
+    usable = (each for each in fitting if not layout_errors(size, workload, each))
+    return next((each for each in usable if not driver.errors(size, workload, each, measure)), layout)
 
 
 def _allowed(request: Request, points: list[Point]) -> list[Point]:
     """The points with what was left open, by the time that they are expected to take."""
     if not request.left_open:
         return points
-    device = request.device_name
-    paces = [
-        expected_pace(each.size, each.workload, each.layout, seat_of(each.backend)[0].name, each.measure, device)
-        for each in points
-    ]
-    groups: dict[str, list[Pace]] = {}
-    works = [work_hash(each.size, each.workload, each.layout.ranks, each.measure.seed) for each in points]
-    for work, pace in zip(works, paces, strict=True):
-        if pace is not None:
-            groups.setdefault(work, []).append(pace)
+    paces: dict[str, list[float]] = defaultdict(list)
+    found = []
+    for each in points:
+        work = work_hash(each.size, each.workload, each.layout.ranks, each.measure.seed)
+        predicted = each.predicted(request.device_name)
+        paces[work] += [predicted["iteration_seconds"]] if predicted else []
+        found.append((each, work, predicted))
     allowed = []
-    for point, work, pace in zip(points, works, paces, strict=True):
-        iterations = counted_iterations(point.measure, request.left_open, groups.get(work, []))
+    for point, work, predicted in found:
+        iterations = counted_iterations(point.measure, request.left_open, paces[work])
         measure = point.measure.model_copy(update={"iterations": iterations})
-        limits = limits_for(measure, point.limits, request.left_open, pace)
+        limits = limits_for(measure, point.limits, request.left_open, predicted)
         allowed.append(point.model_copy(update={"measure": measure, "limits": limits}))
     return allowed
 
@@ -243,11 +225,11 @@ def _notes(request: Request, drivers: list[BackendDriver]) -> Iterator[str]:
     rule = request.stopping
     if rule is not None:
         yield f"{rule.least} runs of each row are the least, {rule.most} the most: {rule.text()}"
-    options = {name: fact.option for name, fact in declared(LayoutChoices)}
-    asked = [name for name, value in request.layout if not is_default(request.layout, name) and value is not False]
-    for name in sorted(asked):
+    for name, fact in sorted(declared(LayoutChoices), key=lambda each: each[0]):
+        if is_default(request.layout, name) or getattr(request.layout, name) is False:
+            continue
         others = [driver.name for driver in drivers if name not in driver.settings]
         if len(others) == len(drivers):
-            raise UsageError(f"{options[name]} means nothing to {' or '.join(others)}; leave it out")
+            raise UsageError(f"{fact.option} means nothing to {' or '.join(others)}; leave it out")
         if others:
             yield f"{name.replace('_', ' ')} does not apply to {', '.join(others)} and was left out there"

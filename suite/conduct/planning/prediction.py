@@ -1,17 +1,11 @@
-"""The planner beside runs: a layout that is expected to fit, iterations and limits by the time expected, predictions.
-
-The planner is imported only for runs on CUDA in 16 bit: of a CPU it knows nothing.
-"""
+"""The planner beside runs: iterations and limits by the time expected, predictions. It is imported for runs on CUDA in
+16 bit alone: of a CPU it knows nothing."""
 
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
-from suite.spec.layout import Layout
 from suite.spec.manifest import Limits, Manifest, Measure
-from suite.spec.resolve import resolve_work
-from suite.spec.shape import Shape
-from suite.spec.workload import Workload
 
 if TYPE_CHECKING:
     from suite.bundle.record import Record
@@ -33,34 +27,29 @@ _STEPS = (10, 15, 20, 30, 45, 60, 90, 120, 180, 240, 360, 480, 720, 1080, 1440)
 LONGEST_LIMIT = 60.0 * _STEPS[-1]
 
 
-class Pace(NamedTuple):
-    """Expected seconds of one iteration and of its longest phase."""
-
-    iteration: float
-    longest_phase: float
-
-
-def counted_iterations(measure: Measure, left_open: Sequence[Open], paces: Sequence[Pace]) -> int:
-    """Of runs of equal work, which have the same number: as many as the slowest does in half an hour, or as asked
-    for."""
+def counted_iterations(measure: Measure, left_open: Sequence[Open], paces: Sequence[float]) -> int:
+    """Of runs of equal work, whose iterations should take these ``paces`` in seconds and which have the same number: as
+    many as the slowest does in half an hour, or as asked for."""
     if "iterations" not in left_open or not paces:
         return measure.iterations
-    slowest = max(pace.iteration for pace in paces)
+    slowest = max(paces)
     usual = max(measure.iterations, math.ceil(_LEAST_MEASURED / slowest))
     possible = math.floor(_MOST_MEASURED / slowest) - measure.warmup
     return max(_LEAST_ITERATIONS, min(usual, possible, _MOST_ITERATIONS))
 
 
-def limits_for(measure: Measure, asked: Limits, left_open: Sequence[Open], pace: Pace | None) -> Limits:
+def limits_for(
+    measure: Measure, asked: Limits, left_open: Sequence[Open], predicted: Mapping[str, Any] | None
+) -> Limits:
     """The limits of a run: those asked for, and for what was left open twice what is expected, rounded up."""
-    if pace is None:
+    if predicted is None:
         return asked
     changes = {}
     if "run_seconds" in left_open:
-        expected = START_SECONDS + MARGIN * run_seconds(measure, pace.iteration)
-        changes["run_seconds"] = min(_rounded_up(expected), LONGEST_LIMIT)
+        expected = START_SECONDS + MARGIN * run_seconds(measure, predicted["iteration_seconds"])
+        changes["run_seconds"] = _rounded_up(expected)
     if "silence_seconds" in left_open:
-        longest = min(LONGEST_LIMIT, max(asked.silence_seconds, MARGIN * pace.longest_phase))
+        longest = max(asked.silence_seconds, MARGIN * max(predicted["phases"].values()))
         changes["silence_seconds"] = min(_rounded_up(longest), changes.get("run_seconds", asked.run_seconds))
     return asked.model_copy(update=changes)
 
@@ -71,31 +60,12 @@ def run_seconds(measure: Measure, iteration_seconds: float) -> float:
 
 
 def _rounded_up(seconds: float) -> float:
-    return next((60.0 * step for step in _STEPS if seconds <= 60 * step), math.ceil(seconds / 3600) * 3600.0)
+    return next((60.0 * step for step in _STEPS if seconds <= 60 * step), LONGEST_LIMIT)
 
 
 def can_be_predicted(measure: Measure) -> bool:
     """Whether the planner could know such a run at all."""
     return measure.device == "cuda" and measure.precision != "fp32"
-
-
-def expected_pace(
-    size: Shape, workload: Workload, layout: Layout, backend: str, measure: Measure, device: str | None
-) -> Pace | None:
-    """Seconds that an iteration and its longest phase are expected to take; ``None`` where nothing is known."""
-    predicted = predicted_layout(size, workload, layout, backend, measure, device)
-    return None if predicted is None else Pace(predicted["iteration_seconds"], max(predicted["phases"].values()))
-
-
-def predicted_layout(
-    size: Shape, workload: Workload, layout: Layout, backend: str, measure: Measure, device: str | None
-) -> dict[str, Any] | None:
-    """What the planner says of such a run on a device; ``None`` where nothing is known."""
-    if device is None or not can_be_predicted(measure):
-        return None
-    from suite.planner.predict_manifest import predict_layout
-
-    return predict_layout(size, workload, resolve_work(size, workload, layout, measure.seed), layout, backend, device)
 
 
 def with_prediction(record: "Record", manifest: Manifest) -> "Record":

@@ -1,10 +1,12 @@
 """What a plan is expected to need and to cost, before anything is started; the same for every launcher."""
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+import math
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from pydantic import Field
 
+from suite.backends.base import BackendDriver
 from suite.backends.registry import find_backend
 from suite.conduct.planning.prediction import MARGIN, START_SECONDS, can_be_predicted, run_seconds
 from suite.report.formatting.numbers import counted, gib, number, span
@@ -85,10 +87,7 @@ class Preflight(Frozen):
 
 
 def preflight(
-    manifests: Iterable[Manifest],
-    device: str | None,
-    price: float | None = None,
-    host_memory_bytes: int | None = None,
+    manifests: Iterable[Manifest], device: str | None, price: float | None = None, host_memory_bytes: int | None = None
 ) -> Preflight:
     """What to expect of runs on such devices; ``price``: money per device and hour; ``host_memory_bytes``: of each
     node."""
@@ -98,37 +97,25 @@ def preflight(
     for manifest in manifests:
         if manifest.hash not in seen:
             seen[manifest.hash] = _look(manifest, device, found, price, host_memory_bytes)
-        rows.append(
-            Row(
-                run=manifest.run.id,
-                iterations=manifest.iterations,
-                limit_seconds=manifest.limits.run_seconds,
-                hang_seconds=manifest.limits.silence_seconds,
-                **seen[manifest.hash],
-            )
-        )
+        limits = {"limit_seconds": manifest.limits.run_seconds, "hang_seconds": manifest.limits.silence_seconds}
+        body = {**seen[manifest.hash], **limits, "iterations": manifest.iterations}
+        rows.append(Row(run=manifest.run.id, **body))
     return Preflight(device=found.name if found else device, price=price, rows=tuple(rows))
 
 
 def _look(
-    manifest: Manifest,
-    name: str | None,
-    device: Device | None,
-    price: float | None,
-    host_memory_bytes: int | None,
+    manifest: Manifest, name: str | None, device: Device | None, price: float | None, host_memory_bytes: int | None
 ) -> dict[str, Any]:
     """What is known of a run, as fields of its ``Row``."""
     measure, backend = manifest.measure, manifest.backend.name
     if measure.device == "cpu":
         return {}
     if device is not None and measure.precision not in device.peak_flops:
-        usable = [one for one in ("bf16", "fp16", "fp32") if one in device.peak_flops]
-        other = f"; --dtype {usable[0]} would do" if usable else ""
-        row = f"{backend} {manifest.size.name}"
-        return {"refused": f"{row}: {device.name} computes in no {measure.precision}, by its data sheet{other}"}
+        usable = next(one for one in ("bf16", "fp16", "fp32") if one in device.peak_flops)
+        why = f"{device.name} computes in no {measure.precision}, by its data sheet; --dtype {usable} would do"
+        return {"refused": f"{backend} {manifest.size.name}: {why}"}
     if name is None:
-        why = "because the GPU is not known; suite submit has --gpu"
-        return {"unchecked": f"memory, time and cost of these runs, {why}"}
+        return {"unchecked": "memory, time and cost: the GPU is not known; suite submit has --gpu"}
     if device is None:
         return {"unchecked": f"memory, time and cost on {name}, which is not in the device catalogue"}
     if not can_be_predicted(measure):
@@ -143,9 +130,8 @@ def _look(
         return {"unchecked": f"runs of {backend} on {device.name}, of which the planner knows nothing"}
     seconds = run_seconds(measure, predicted["iteration_seconds"])
     hours = seconds * manifest.layout.ranks / 3600
-    same = ("memory_bytes", "capacity_bytes", "host_memory_bytes", "fits", "iteration_seconds")
     expected = Expected(
-        **{name: predicted[name] for name in same},
+        **{name: predicted[name] for name in Expected.model_fields if name in predicted},
         tight=predicted["fits"] and is_tight(predicted["memory_bytes"], predicted["capacity_bytes"]),
         phase_seconds=predicted["phases"],
         run_seconds=seconds,
@@ -177,13 +163,14 @@ def _does_not_fit(manifest: Manifest, predicted: dict[str, Any], device: str) ->
         f"is expected to need {gib(predicted['memory_bytes'])} GiB of each {device}, which has {gib(capacity)} "
         f"({largest}: {gib(predicted['memory'][largest])})"
     )
-    others = runnable(manifest, fitting_layouts(size, workload, layout, backend, capacity))
-    if others:
-        return f"{line}; {changes(layout, others[0], backend)} is expected to fit"
+    driver = find_backend(backend)
+    for other in fitting_layouts(size, workload, layout, backend, capacity):
+        if not driver.errors(size, workload, other, manifest.measure):
+            return f"{line}; {_changes(layout, other, driver)} is expected to fit"
     more = fewest_devices(size, workload, layout, backend, capacity)
     if more is None:
         return f"{line}; no number of these devices would do: choose a smaller size, or devices with more memory"
-    options = changes(layout.model_copy(update={"data": more.data}), more, backend)
+    options = _changes(layout.model_copy(update={"data": more.data}), more, driver)
     also = "" if options == "the same layout" else f" with {options}"
     return f"{line}; no layout of {counted(layout.ranks, 'device')} fits, {more.ranks}{also} would"
 
@@ -192,37 +179,24 @@ def _does_not_end(manifest: Manifest, expected: Expected) -> str:
     measure, limit = manifest.measure, manifest.limits.run_seconds
     possible = int(limit / MARGIN / expected.iteration_seconds) - measure.warmup
     fewer = f", or --iterations {possible}" if 0 < possible < measure.iterations else ""
-    enough = START_SECONDS + MARGIN * expected.run_seconds
+    minutes = math.ceil((START_SECONDS + MARGIN * expected.run_seconds) / 60)
     return (
         f"is expected to take {span(expected.run_seconds)} of iterations, and its limit is {span(limit)}; "
-        f"--timeout {_typed(enough)}{fewer} would do"
+        f"--timeout {minutes}m{fewer} would do"
     )
 
 
-def _typed(seconds: float) -> str:
-    """A duration as an option takes it, rounded up."""
-    minutes = -(-int(seconds) // 60)
-    return f"{minutes}m" if minutes < 120 else f"{-(-minutes // 60)}h"
-
-
-def runnable(manifest: Manifest, layouts: Sequence[Layout]) -> list[Layout]:
-    """Those that the backend itself takes."""
-    driver = find_backend(manifest.backend.name)
-    return [each for each in layouts if not driver.errors(manifest.size, manifest.workload, each, manifest.measure)]
-
-
-def changes(layout: Layout, other: Layout, backend: str) -> str:
+def _changes(layout: Layout, other: Layout, driver: BackendDriver) -> str:
     """The options that turn one layout into another, as far as the backend has them."""
-    known = find_backend(backend).settings
     words = []
     for name, fact in declared(Layout):
         value = getattr(other, name)
-        if fact.option is None or name not in known or value == getattr(layout, name):
+        if name not in driver.settings or value == getattr(layout, name):
             continue
         if fact.choice == "compare":
             words.append(f"{fact.option} {value}")
         elif fact.choice == "automatic":
-            words.append(fact.option if value else fact.option.replace("--", "--no-", 1))
+            words.append(str(fact.option).replace("--", "--" if value else "--no-", 1))
         else:
-            words.append(f"no {fact.option}" if is_default(other, name) else fact.option)
+            words.append(f"no {fact.option}" if is_default(other, name) else str(fact.option))
     return " ".join(words) or "the same layout"

@@ -9,12 +9,12 @@ from pydantic import Field
 from suite.backends.registry import seat_of
 from suite.conduct.planning.prediction import Open
 from suite.spec.base import Frozen, Track, UsageError
-from suite.spec.catalogue import Preset, PresetPoint, find_device, find_ladder, find_size, find_workload
+from suite.spec.catalogue import Preset, PresetPoint, find_device, find_ladder, find_size, find_workload, finder
 from suite.spec.device import Precision
 from suite.spec.fields import Declaring, Later, chosen, declared
 from suite.spec.layout import Layout, LayoutChoices
 from suite.spec.manifest import Limits, Measure, Stopping
-from suite.spec.names import nearest
+from suite.spec.names import repeated
 from suite.spec.shape import Shape
 from suite.spec.typed import MOST_RANKS
 from suite.spec.workload import Scaling, Workload
@@ -44,11 +44,6 @@ class Request(Declaring):
     preset: str | None = Field(default=None, exclude=True, description="whose the layout is, where no option chose it")
 
     @property
-    def layout_is_open(self) -> bool:
-        """Whether the suite may take another layout than the first choice of a preset or of a stack."""
-        return self.preset is not None or self.layout == LayoutChoices()
-
-    @property
     def wants_spare(self) -> bool:
         """Whether a layout is changed that fits by less than the memory model's error: not a vendor's own."""
         return self.preset is None or self.track != "vendor-default"
@@ -66,20 +61,18 @@ class Skipped(Frozen):
 RunState = Literal["to run", "done", "failed before", "interrupted", "damaged", "running"]
 
 
-def chosen_sizes(names: Sequence[str], ladder: str | None, shape_files: Sequence[Path]) -> tuple[Shape, ...]:
+def _shapes(names: Sequence[str], ladder: str | None, shape_files: Sequence[Path]) -> tuple[Shape, ...]:
     """The shapes a user named, one by one, by ladder or by file. Raises UsageError for unknown or repeated names."""
-    shapes = [find_size(name) for name in names]
-    if ladder is not None:
-        shapes += [find_size(name) for name in find_ladder(ladder)]
+    shapes = [find_size(name) for name in (*names, *(find_ladder(ladder) if ladder is not None else ()))]
     if shape_files:
         from suite.spec.shape_file import load_shape
 
         shapes += [load_shape(path) for path in shape_files]
     if not shapes:
         raise UsageError("name what to measure: --size, --ladder or --shape (`suite sizes` lists sizes and ladders)")
-    twice = {shape.name for shape in shapes if sum(other.name == shape.name for other in shapes) > 1}
-    if twice:
-        raise UsageError(f"size {sorted(twice)[0]!r} is named twice")
+    twice = repeated(shape.name for shape in shapes)
+    if twice is not None:
+        raise UsageError(f"size {twice!r} is named twice")
     return tuple(shapes)
 
 
@@ -97,14 +90,18 @@ class GivenOptions(Frozen):
     precision: Precision | None = None
 
 
-def cross_product(given: GivenOptions, common: Mapping[str, Any]) -> Request:
-    """The request of a session without a preset, for work and a precision that its device is meant for. ``common``: the
-    fields of ``Request`` that ``given`` has not, its ``measure`` without the precision. Raises UsageError for unknown
-    names and ValidationError for values that do not fit."""
-    on_gpus = common["measure"]["device"] == "cuda"
-    sizes = chosen_sizes(given.sizes, given.ladder, given.shape_files)
-    usual = find_workload("trlx-ds-chat" if on_gpus else "cpu")
-    return _made(given, common, usual, "bf16" if on_gpus else "fp32", sizes=sizes, ranks=(1,))
+def requests_of(preset: Preset | None, given: GivenOptions, common: Mapping[str, Any]) -> tuple[Request, ...]:
+    """One request for each size of a preset; without one a single request, of work and a precision that its device is
+    meant for. ``common``: the fields of ``Request`` that ``given`` has not, its ``measure`` without the precision.
+    Raises UsageError for unknown names and ValidationError for values that do not fit."""
+    if preset is None:
+        on_gpus = common["measure"]["device"] == "cuda"
+        sizes = _shapes(given.sizes, given.ladder, given.shape_files)
+        usual = find_workload("trlx-ds-chat" if on_gpus else "cpu")
+        return (_made(given, common, usual, "bf16" if on_gpus else "fp32", sizes=sizes, ranks=(1,)),)
+    if given.ladder is not None or given.shape_files:
+        raise UsageError(f"preset {preset.name} has its own sizes: choose with --size, or leave --preset out")
+    return tuple(_request(preset, point, given, common) for point in _chosen(preset, given.sizes))
 
 
 def _made(
@@ -118,57 +115,29 @@ def _made(
     return Request.model_validate(body)
 
 
-def preset_requests(preset: Preset, given: GivenOptions, common: Mapping[str, Any]) -> tuple[Request, ...]:
-    """One request for each size of a preset; ``common`` as for ``cross_product``. Raises UsageError for a size that it
-    does not have, and ValidationError for values that do not fit."""
-    if given.ladder is not None or given.shape_files:
-        raise UsageError(
-            f"preset {preset.name} has its own sizes; choose among them with --size, or leave --preset out"
-        )
-    return tuple(_request(preset, point, given, common) for point in _chosen(preset, given.sizes))
-
-
 def replaced(preset: Preset, given: GivenOptions, common: Mapping[str, Any]) -> Iterator[str]:
     """One line for each part of the preset that an option replaces."""
     points = _chosen(preset, given.sizes)
-    layout = common["layout"]
-    options = {name: fact.option or name for name, fact in declared(Workload)}
-    replaceable: tuple[tuple[str, Any, Sequence[Any]], ...] = (
+    options = {name: fact.option for model in (Workload, Layout) for name, fact in declared(model)}
+    replaceable: list[tuple[str | None, Any, Sequence[Any]]] = [
         ("--size", given.sizes, [point.size for point in preset.points]),
         ("--ranks", given.ranks, [point.ranks for point in points]),
         ("--workload", given.workload, [preset.workload]),
-        *(
-            (options[name], value, [getattr(preset.work_of(point), name) for point in points])
-            for name, value in given.work.items()
-        ),
-        ("--track", given.track, [preset.track]),
-        ("--dtype", given.precision, [preset.precision]),
-        *(
-            (
-                fact.option or name,
-                layout.get(name),
-                [value for point in points if name in point.layout for value in _values(point.layout[name])],
-            )
-            for name, fact in declared(Layout)
-            if fact.choice == "compare"
-        ),
-    )
+    ]
+    for name, value in given.work.items():
+        replaceable.append((options[name], value, [getattr(preset.work_of(point), name) for point in points]))
+    replaceable += [("--track", given.track, [preset.track]), ("--dtype", given.precision, [preset.precision])]
+    for name in chosen(Layout, "compare"):
+        asked = common["layout"].get(name)
+        replaceable.append((options[name], asked, [each for point in points for each in _values(point.layout, name)]))
     for option, value, own in replaceable:
         if value not in (None, ()) and own:
             yield f"preset {preset.name}: {option} {_list(value)} replaces {_list(dict.fromkeys(own))}"
 
 
 def _chosen(preset: Preset, sizes: Sequence[str]) -> tuple[PresetPoint, ...]:
-    if not sizes:
-        return preset.points
-    points = {point.size.lower(): point for point in preset.points}
-    for name in sizes:
-        if name.lower() not in points:
-            known = [point.size for point in preset.points]
-            raise UsageError(
-                f"preset {preset.name} has no size {name!r}{nearest(name, known)}; it has {', '.join(known)}"
-            )
-    return tuple(points[name.lower()] for name in sizes)
+    points = {point.size: point for point in preset.points}
+    return tuple(map(finder(f"size of preset {preset.name}", lambda: points), sizes or points))
 
 
 def _request(preset: Preset, point: PresetPoint, given: GivenOptions, common: Mapping[str, Any]) -> Request:
@@ -179,7 +148,7 @@ def _request(preset: Preset, point: PresetPoint, given: GivenOptions, common: Ma
     for name, value in point.layout.items():
         asked = layout.get(name) if name in compared else name in automatic and layout.get(name) is not None
         if name in known and not asked:
-            layout[name] = _values(value) if name in compared else value
+            layout[name] = _values(point.layout, name) if name in compared else value
     if layout.get("generation") and "vllm" not in layout["generation"]:
         layout["engine_sleep"] = None  # the preset's, of an engine that was asked away
     more = {"layout": layout, "preset": preset.name if nobody_chose else None, **_device(preset, common)}
@@ -197,8 +166,9 @@ def _device(preset: Preset, common: Mapping[str, Any]) -> dict[str, Any]:
     return {"device_memory_bytes": assumed.memory_bytes, "device_name": assumed.name}
 
 
-def _values(value: Any) -> tuple[Any, ...]:
-    """A field that can be compared: one value, or a list of them."""
+def _values(layout: Mapping[str, Any], name: str) -> tuple[Any, ...]:
+    """Of a field that can be compared: none, one, or a list of them."""
+    value = layout.get(name, ())
     return tuple(value) if isinstance(value, (list, tuple)) else (value,)
 
 

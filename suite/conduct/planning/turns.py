@@ -4,13 +4,13 @@ import math
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from pydantic import Field
 
+from suite.backends.base import BackendDriver
 from suite.backends.registry import seat_of
-from suite.conduct.planning.prediction import predicted_layout
-from suite.launch.local import LocalLauncher
+from suite.conduct.planning.prediction import can_be_predicted
 from suite.launch.outcome import Launcher
 from suite.report.formatting.numbers import counted, gib
 from suite.spec.base import Frozen, UsageError
@@ -23,10 +23,8 @@ from suite.theory.memory import memory_floor
 
 
 class Seat(Frozen):
-    """A row's group, and its block where not all of a group fit at once.
-
-    ``block``: null for the row that is in all of them, through which rows of two blocks are compared.
-    """
+    """A row's group, and its block where not all of a group fit at once; null for the row that is in all of them,
+    through which rows of two blocks are compared."""
 
     group: int
     block: int | None
@@ -64,6 +62,19 @@ class Point(Frozen):
     measure: Measure
     limits: Limits
     seat: Seat | None = Field(default=None, exclude=True)
+
+    @property
+    def driver(self) -> BackendDriver:
+        return seat_of(self.backend)[0]
+
+    def predicted(self, device: str | None) -> dict[str, Any] | None:
+        """What the planner says of such a run on a device; ``None`` where nothing is known."""
+        if device is None or not can_be_predicted(self.measure):
+            return None
+        from suite.planner.predict_manifest import predict_layout
+
+        work = resolve_work(self.size, self.workload, self.layout, self.measure.seed)
+        return predict_layout(self.size, self.workload, work, self.layout, self.driver.name, device)
 
 
 #: Counted iterations of a run in turns that nobody chose: beside its start they cost little.
@@ -103,20 +114,16 @@ class Seated(NamedTuple):
 def take_seats(points: list[Point], turning: Turning, chooses_iterations: bool) -> Seated:
     """Who takes turns with whom. A group is all that are of one size and do one kind of work: those that are compared,
     engines with engines unless ``mixed``, and a backend on several numbers of ranks, because scaling efficiency is a
-    ratio too.
-
-    ``chooses_iterations``: nobody else did. Raises UsageError where turns by iteration were asked for and are possible
-    nowhere.
-    """
+    ratio too. ``chooses_iterations``: nobody else did. Raises UsageError where turns by iteration were asked for and
+    are possible nowhere."""
     if turning.asked == "rounds":
         return Seated(points)
     groups: dict[Hashable, list[Point]] = defaultdict(list)
     reasons: dict[str, None] = {}
     for point in points:
-        driver, _ = seat_of(point.backend)
         reason = turning.refused or _why_alone(point)
         if reason is None:
-            kind = None if turning.mixed else driver.kind
+            kind = None if turning.mixed else point.driver.kind
             groups[point.size.name, point.workload.name, point.workload.algorithm.text(), kind].append(point)
         else:
             reasons[reason] = None
@@ -150,7 +157,7 @@ def _why_alone(point: Point) -> str | None:
         return "--profile adds an iteration that counts nowhere"
     if point.layout.placement == "split":
         return f"{point.backend}: its two sides work at the same time, on different iterations"
-    if seat_of(point.backend)[0].takes_turns:
+    if point.driver.takes_turns:
         return None
     return f"{point.backend}: its work is done by processes of its own, which go on while its ranks wait"
 
@@ -177,11 +184,10 @@ def _told(first: Point, blocks: Sequence[Sequence[Point]], needs: Mapping[int, f
 
 def _resident_bytes(point: Point, device_name: str | None) -> float:
     """Of the host on a CPU; of the fullest device on a GPU, with what the allocator keeps there from other rows."""
-    size, workload, layout, measure = point.size, point.workload, point.layout, point.measure
-    backend = seat_of(point.backend)[0].name
-    predicted = predicted_layout(size, workload, layout, backend, measure, device_name)
+    predicted = point.predicted(device_name)
     if predicted is not None:
         return KEPT * int(predicted["memory_bytes"])
+    size, workload, layout, measure = point.size, point.workload, point.layout, point.measure
     work = resolve_work(size, workload, layout, measure.seed)
     rank = STACK_BYTES + 2.0 * memory_floor(size, workload, work, layout, measure.precision).bytes
     return rank * layout.ranks if measure.device == "cpu" else KEPT * rank
@@ -206,10 +212,5 @@ def _blocks(members: Sequence[Point], needs: Mapping[int, float], room_bytes: in
 
 def turns_refused(launcher: Launcher) -> str | None:
     """Why rows cannot take turns where this launcher starts them; null where they can."""
-    if isinstance(launcher, LocalLauncher):
-        return None
-    from suite.launch.docker.launcher import DockerLauncher
-
-    if not isinstance(launcher, DockerLauncher):
-        return f"the {launcher.name} launcher starts ranks that this host does not reach"
-    return "the container runtime is on another host" if launcher.runtime.facts.remote else None
+    runtime = getattr(launcher, "runtime", None)  # of containers
+    return "the container runtime is on another host" if runtime is not None and runtime.facts.remote else None

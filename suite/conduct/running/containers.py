@@ -1,20 +1,13 @@
 """A session in containers: the container runtime, images and devices, examined once before the first run."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from docker.errors import DockerException
 from pydantic import Field
 
 from suite.backends.registry import find_backend
-from suite.conduct.planning.machine import (
-    Machine,
-    measured_with,
-    name_of_all,
-    require_device_name,
-    smallest_memory,
-    threads_of_a_full_node,
-)
+from suite.conduct.planning.machine import Machine, measured_with, offered_by, require_device_name
 from suite.launch.docker.conclude import essence
 from suite.launch.docker.connection import Runtime, connect
 from suite.launch.docker.gpus import image_versions, may_have_gpus, usable_gpus
@@ -36,16 +29,13 @@ class ContainerMachine(Machine):
     image_ids: dict[str, str]
     found: dict[str, dict[str, str | None]]
     holder: ClassVar[str] = "image with --image"
+    is_asked: ClassVar[bool] = False
 
     def versions(self, backend: str) -> dict[str, str | None]:
         return self.found[backend]
 
     def code(self, backends: Iterable[str]) -> dict[str, dict[str, str]]:
         return {}
-
-    def stack_errors(self, backend: str) -> list[str]:
-        """None: each run checks the stack in its image anyway."""
-        return []
 
     def images(self, backends: Iterable[str]) -> dict[str, str | None]:
         return {name: self.image_ids[name] for name in backends}
@@ -74,18 +64,21 @@ def open_containers(
     }
     images = {name: found[reference] for name, reference in references.items()}
     chosen, gpus = _devices(runtime, settings, device, next(iter(images.values())), planning)
-    names = tuple(gpu.uuid for gpu in gpus) if chosen == "cuda" else _cpus(runtime, settings)
-    # of another machine only the number of CPUs is known
-    cores = None if runtime.facts.remote else physical_cores(map(int, _cpus(runtime, settings)))
+    cpus = _cpus(runtime, settings)
+    offered: dict[str, Any] = {
+        "device": "cpu",
+        "max_ranks": len(cpus),
+        "device_names": cpus,
+        "device_memory_bytes": None,
+    }
+    if chosen == "cuda":
+        # of another machine only the number of CPUs is known
+        cores = None if runtime.facts.remote else physical_cores(map(int, cpus))
+        offered = offered_by(gpus, cores, len(gpus))
     machine = ContainerMachine(
         python=python or PYTHON,
-        device=chosen,
-        max_ranks=len(names),
-        device_names=names,
+        **offered,
         limited_by="--gpu-ids " + ",".join(settings.gpu_ids) if chosen == "cuda" and settings.gpu_ids else None,
-        device_memory_bytes=smallest_memory(gpus) if gpus else None,
-        device_name=name_of_all(gpus) if gpus else None,
-        threads_per_rank=threads_of_a_full_node(cores, len(gpus)) if chosen == "cuda" else 1,
         variables=measured_with(settings.env),
         references=references,
         image_ids={name: image.id for name, image in images.items()},

@@ -12,7 +12,10 @@ from suite.launch.probe import LocalDevice
 from tests.command import refused, suite
 
 ENGINES_STACK = {"torch": "2.13.0", "deepspeed": "0.19.8", "transformers": "5.19.0", "megatron-core": "0.16.1"}
-TRLX_PROBLEMS = ["there is no trlx for python", "trlx imports accelerate, ray, wandb, which python lacks"]
+TRLX_PROBLEMS = {
+    "trlx": "there is no trlx for python",
+    "transformers": "trlx imports accelerate, ray, wandb, which python lacks",
+}
 GIB = 1 << 30
 
 
@@ -22,11 +25,7 @@ def diagnosis(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Diagnosis:
     monkeypatch.setattr(
         examined, "stack_versions", lambda python, packages: {p: ENGINES_STACK.get(p) for p in packages}
     )
-    for module in ("trlx_nemo", "base"):
-        nothing = f"suite.backends.{module}.stack_versions"
-        monkeypatch.setattr(nothing, lambda python, packages: dict.fromkeys(packages))
-    for module in ("trlx_deepspeed", "trlx_nemo"):
-        monkeypatch.setattr(f"suite.backends.{module}.trlx_errors", lambda python, engine=False: list(TRLX_PROBLEMS))
+    monkeypatch.setattr("suite.backends.trlx.ask_worker", lambda python, module: TRLX_PROBLEMS)
     monkeypatch.setattr(examined, "ask_worker", lambda *asked, **limits: None)
     monkeypatch.setattr(examined, "local_devices", tuple[LocalDevice, ...])
     memory = SimpleNamespace(available=8 * GIB, total=32 * GIB)
@@ -57,7 +56,10 @@ def test_a_backend_without_a_page_is_installed_here(diagnosis, monkeypatch):
 
 def test_an_import_that_fails_is_told(diagnosis, monkeypatch):
     told = {"verl": "ModuleNotFoundError: No module named 'hydra'"}
-    monkeypatch.setattr(examined, "stack_versions", lambda python, packages: dict.fromkeys(packages, "1.0"))
+    versions = {"verl": "0.9.1", "transformers": "5.0", "openrlhf": "0.11.2"}
+    monkeypatch.setattr(
+        examined, "stack_versions", lambda python, packages: {p: versions.get(p, "1") for p in packages}
+    )
     monkeypatch.setattr(examined, "ask_worker", lambda python, module, backend, device, seconds: told.get(backend))
     found = examine(Interpreters(usual="python"), Path())
     assert "No module named 'hydra'" in advice(found, "backend verl") and "make verl" in advice(found, "backend verl")

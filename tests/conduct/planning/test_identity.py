@@ -14,7 +14,6 @@ from suite.conduct.planning.prediction import (
     LONGEST_LIMIT,
     MARGIN,
     START_SECONDS,
-    Pace,
     counted_iterations,
     limits_for,
     run_seconds,
@@ -65,9 +64,9 @@ def test_a_manifest_does_not_give_variables_to_programs_by_itself():
     tree = planned({"variables": TREE})
     require_same_variables(tree, TREE)
     for given, words in (
-        ({}, "its ranks need again: --env NCCL_ALGO=Tree"),
+        ({}, "measured with --env NCCL_ALGO=Tree: its ranks need that again"),
         ({"NCCL_ALGO": "Ring"}, "--env NCCL_ALGO=Tree"),
-        ({**TREE, "NCCL_PROTO": "LL"}, "measured without --env NCCL_PROTO"),
+        ({**TREE, "NCCL_PROTO": "LL"}, "and no other variable"),
     ):
         with pytest.raises(UsageError, match=words):
             require_same_variables(tree, given)
@@ -109,12 +108,12 @@ A100 = "A100-SXM-80GB"
     ],
 )
 def test_fast_iterations_are_more_and_slow_ones_fewer(seconds, iterations):
-    assert counted_iterations(CUDA, OPEN, [Pace(each, each / 2) for each in seconds]) == iterations
+    assert counted_iterations(CUDA, OPEN, seconds) == iterations
 
 
 def test_what_was_asked_for_or_cannot_be_expected_stands():
-    slow = Pace(549.0, 400.0)
-    assert counted_iterations(CUDA, ("run_seconds",), [slow]) == 8
+    slow = {"iteration_seconds": 549.0, "phases": {"train": 400.0}}
+    assert counted_iterations(CUDA, ("run_seconds",), [549.0]) == 8
     assert limits_for(CUDA, Limits(), OPEN, None) == Limits()
     asked = Limits(run_seconds=61, silence_seconds=7)
     assert limits_for(CUDA, asked, ("iterations",), slow) == asked
@@ -122,7 +121,7 @@ def test_what_was_asked_for_or_cannot_be_expected_stands():
 
 @pytest.mark.parametrize("seconds", [0.5, 8.0, 47.0, 549.0, 2066.0, 90_000.0])
 def test_limits_leave_twice_the_time_and_room_to_start_and_are_no_more_than_a_day(seconds):
-    limits = limits_for(CUDA, Limits(), OPEN, Pace(seconds, 0.9 * seconds))
+    limits = limits_for(CUDA, Limits(), OPEN, {"iteration_seconds": seconds, "phases": {"train": 0.9 * seconds}})
     enough = START_SECONDS + MARGIN * run_seconds(CUDA, seconds)
     assert min(enough, LONGEST_LIMIT) <= limits.run_seconds <= LONGEST_LIMIT == 86_400
     assert limits.run_seconds % 60 == 0

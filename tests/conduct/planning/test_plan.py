@@ -59,7 +59,7 @@ TRACED = measure(profile=True)
         ({"backends": ("deepspeed",), "layout": LayoutChoices(tensor=(2,))}, "--tp means nothing to deepspeed"),
         ({"nodes": 2, "ranks": (3,)}, "3 ranks do not divide over 2 nodes"),
         ({"sizes": (shape(architecture="opt"),)}, "of the opt family"),
-        ({"backends": ("trlx-deepspeed",), "measure": TRACED}, "the suite's own iteration, and trlx-deepspeed has its"),
+        ({"backends": ("trlx-deepspeed",), "measure": TRACED}, "the suite's own iteration, not that of trlx-deepspeed"),
         ({"backends": ("deepspeed",), "ranks": (2,), **SPLIT, "measure": TRACED}, "traces ranks that all do the same"),
     ],
 )

@@ -14,7 +14,7 @@ from suite.bundle.store import Bundle
 from suite.conduct.planning.plan import Plan, make_joint_plan
 from suite.conduct.planning.prediction import with_prediction
 from suite.conduct.planning.preflight import preflight
-from suite.conduct.planning.request import GivenOptions, preset_requests
+from suite.conduct.planning.request import GivenOptions, requests_of
 from suite.planner.hardware import hardware_of
 from suite.planner.predict_manifest import predict_manifest
 from suite.spec.catalogue import devices, find_device, find_preset, presets
@@ -40,7 +40,7 @@ def plan_of(preset: str, device: str | None, *backends: str, sizes: tuple[str, .
         "left_open": ("iterations", "run_seconds", "silence_seconds"),
         **changes,
     }
-    return make_joint_plan(preset_requests(found, GivenOptions(sizes=sizes), fields), STACKS)
+    return make_joint_plan(requests_of(found, GivenOptions(sizes=sizes), fields), STACKS)
 
 
 #: presets of stacks that are all planned for; which trainers a machine has, the planner does not know

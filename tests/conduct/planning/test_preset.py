@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from suite.conduct.planning.plan import Plan, make_joint_plan
-from suite.conduct.planning.request import GivenOptions, preset_requests, replaced
+from suite.conduct.planning.request import GivenOptions, replaced, requests_of
 from suite.spec.base import UsageError
 from suite.spec.catalogue import Preset, find_preset
 
@@ -15,7 +15,7 @@ STACKS = {"deepspeed": {"torch": "2"}, "megatron": {"torch": "2"}, "trlx-nemo": 
 
 
 def planned(preset: Preset, *backends: str, given: GivenOptions | None = None, **changes: Any) -> Plan:
-    return make_joint_plan(preset_requests(preset, given or GivenOptions(), common(*backends, **changes)), STACKS)
+    return make_joint_plan(requests_of(preset, given or GivenOptions(), common(*backends, **changes)), STACKS)
 
 
 def common(*backends: str, **changes: Any) -> dict[str, Any]:
@@ -41,7 +41,7 @@ def test_options_override_a_preset_and_each_that_does_has_its_line() -> None:
     work = {"trainable_layers": 4}
     given = GivenOptions(sizes=("66B", "13B"), ranks=(8,), work=work, track="tuned", precision="fp16")
     fields = common("megatron", tensor=(4,))
-    plan = make_joint_plan(preset_requests(LADDER, given, fields), STACKS)
+    plan = make_joint_plan(requests_of(LADDER, given, fields), STACKS)
     rows = [(m.size.name, m.layout.ranks, m.layout.tensor, m.layout.nodes) for m in plan.manifests]
     assert rows == [("66B", 8, 4, 1), ("13B", 8, 4, 1)]
     found = {(m.workload.trainable_layers, m.track, m.measure.precision) for m in plan.manifests}
@@ -56,14 +56,14 @@ def test_options_override_a_preset_and_each_that_does_has_its_line() -> None:
     ]
     assert list(replaced(LADDER, GivenOptions(), common("megatron"))) == []
     given = GivenOptions(sizes=("1.3B-trlx",), workload="smoke")
-    (request,) = preset_requests(find_preset("trlx-ds-chat"), given, common("trlx-nemo"))
+    (request,) = requests_of(find_preset("trlx-ds-chat"), given, common("trlx-nemo"))
     assert (request.workload.name, request.workload.rollouts) == ("smoke", 4), "another workload takes its place"
 
 
 @pytest.mark.parametrize(
     ("preset", "backend", "given", "words"),
     [
-        ("ladder", "megatron", {"sizes": ("67B",)}, "has no size '67B', did you mean"),
+        ("ladder", "megatron", {"sizes": ("67B",)}, "no size of preset ladder '67B', did you mean"),
         ("ladder", "megatron", {"ladder": "cpu"}, "has its own sizes"),
         ("ladder", "megatron", {"shape_files": (Path("a.yaml"),)}, "has its own sizes"),
         *(
@@ -85,7 +85,7 @@ def test_generation_that_is_asked_for_replaces_a_presets_engine_and_its_sleep() 
         ({"engine_sleep": False}, (("vllm",), False, True)),
     ):
         fields = common("deepspeed", **{**asked, **changes})
-        (made,) = preset_requests(find_preset("grpo-8b"), GivenOptions(), fields)
+        (made,) = requests_of(find_preset("grpo-8b"), GivenOptions(), fields)
         assert (made.layout.generation, made.layout.engine_sleep, made.layout.packing) == expected
 
 

@@ -9,6 +9,7 @@ from contextlib import closing
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -190,7 +191,7 @@ def test_real_engines_take_turns_with_the_same_work_as_ever(tmp_path: Path) -> N
 def test_launchers_whose_ranks_this_host_does_not_reach_are_refused(tmp_path: Path) -> None:
     assert turns_refused(LocalLauncher()) is None
     launcher: Any = Instantly()
-    launcher.name = "slurm"
+    launcher.runtime = SimpleNamespace(facts=SimpleNamespace(remote=True))
     settings = Settings(root=tmp_path, python=sys.executable)
-    with pytest.raises(UsageError, match="the slurm launcher starts ranks that this host does not reach; --turns rou"):
+    with pytest.raises(UsageError, match="the container runtime is on another host; --turns rounds runs"):
         run_plan(plan_of(), settings, launcher, Remembering(), partial(in_turns, group=together))

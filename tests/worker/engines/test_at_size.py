@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from suite.conduct.planning.plan import make_joint_plan
-from suite.conduct.planning.request import GivenOptions, preset_requests
+from suite.conduct.planning.request import GivenOptions, requests_of
 from suite.planner.ask import Question
 from suite.planner.generation import cache_of_position
 from suite.planner.hardware import hardware_of
@@ -51,7 +51,7 @@ every_row = pytest.mark.parametrize(("preset", "size"), ROWS)
 def manifest_of(preset: str, size: str) -> Manifest:
     measure = {"device": "cuda", "iterations": 3}
     common = {"backends": ("megatron",), "layout": {"recompute": "none"}, "measure": measure, "repeats": 1}
-    plan = make_joint_plan(preset_requests(find_preset(preset), GivenOptions(sizes=(size,)), common), STACKS)
+    plan = make_joint_plan(requests_of(find_preset(preset), GivenOptions(sizes=(size,)), common), STACKS)
     (manifest,) = plan.manifests
     on_device = {"offload_optimizer": False, "offload_parameters": False}
     return manifest.model_copy(update={"layout": manifest.layout.model_copy(update=on_device)})

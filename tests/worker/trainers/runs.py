@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from suite.backends.base import choice, stack_of
+from suite.backends.base import stack_of
 from suite.backends.registry import find_backend
 from suite.bundle.record import Record
 from suite.bundle.store import Bundle
@@ -15,7 +15,7 @@ from suite.conduct.running.execute import execute
 from suite.launch.local import LocalLauncher
 from suite.launch.probe import stack_versions
 from suite.spec.layout import Layout, LayoutRequest
-from suite.spec.manifest import Limits, Manifest, Measure
+from suite.spec.manifest import Backend, Limits, Manifest, Measure
 from suite.spec.resolve import make_manifest
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
@@ -55,7 +55,7 @@ def trainer_manifest(
     return make_manifest(
         plan="tests",
         repeat=1,
-        backend=choice(driver),
+        backend=Backend(name=driver.name, kind=driver.kind),
         size=size,
         workload=workload,
         layout=laid,
