@@ -31,7 +31,7 @@ def _without_a_cluster(script: Callable[..., None], monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("submit", "slurm", *SMALL), "there is no Slurm here: sbatch is not on the PATH"),
+        (("submit", "slurm", *SMALL), "there is no Slurm here: sbatch cannot be run"),
         (("submit", "slurm", *BIG, "--tp", "3"), "do not divide"),
         ((*SLURM, *BIG, "--gpu", "H1000"), "there is no device 'H1000'"),
         ((*SLURM, *BIG, "--backend", "trlx-nemo"), "--stack"),

@@ -1,5 +1,6 @@
 """Slurm as a cluster launcher: batch scripts of one run or of an array, handed to sbatch in lanes."""
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from shlex import quote
@@ -121,8 +122,8 @@ class SlurmLauncher(ClusterLauncher):
         if self._lanes is None:
             root = Path(document.submissions[0].fact("output", str)).parent.parent
             root = root.parent if root.name == SMOKE else root
-            folders = (str(root / FOLDER), str(root / SMOKE / FOLDER))
-            ahead = [job for job in client.unfinished(folders) if job not in self._after_good]
+            ahead = client.unfinished((str(root / FOLDER), str(root / SMOKE / FOLDER)))
+            ahead = [job for job in ahead if job not in self._after_good]
             self._lanes = Lanes(self._settings.at_once, ahead, self._after_good)
         return self._lanes
 
@@ -151,21 +152,18 @@ class Lanes:
 
     def __init__(self, at_once: int, ahead: Sequence[str], after_good: Sequence[str]) -> None:
         """``ahead``: jobs that wait or run already. ``after_good``: jobs that must end well before any of these."""
-        self._after_good = tuple(after_good)
-        self._lanes: list[tuple[str, ...]] = [tuple(ahead[lane::at_once]) for lane in range(at_once)]
-        self._next = len(ahead) % at_once
+        self._after_good = after_good
+        self._lanes = deque(tuple(ahead[lane::at_once]) for lane in range(at_once))
+        self._lanes.rotate(-(len(ahead) % at_once))  # the next one first
 
     def options(self, takes_all: bool) -> tuple[str, ...]:
         """Options of sbatch by which the next job waits; it is cancelled where a failed first run keeps it for ever."""
-        lanes = self._lanes if takes_all else [self._lanes[self._next]]
-        jobs = dict.fromkeys(job for lane in lanes for job in lane)
+        jobs = dict.fromkeys(job for lane in list(self._lanes)[: None if takes_all else 1] for job in lane)
         words = [f"afterok:{':'.join(self._after_good)}"] if self._after_good else []
         words += [f"afterany:{':'.join(jobs)}"] if jobs else []
         return (f"--dependency={','.join(words)}", "--kill-on-invalid-dep=yes") if words else ()
 
     def take(self, job: str, takes_all: bool) -> None:
-        if takes_all:
-            self._lanes = [(job,)] * len(self._lanes)
-        else:
-            self._lanes[self._next] = (job,)
-            self._next = (self._next + 1) % len(self._lanes)
+        for _ in range(len(self._lanes) if takes_all else 1):
+            self._lanes[0] = (job,)
+            self._lanes.rotate(-1)

@@ -145,10 +145,11 @@ def submit(script: str, *options: str) -> str:
             break
         time.sleep(0.2)
     if found is not None and found.state == "PENDING" and found.reason in NEVER:
-        asked = client.show("job", job)
-        message = client.why_never(found.reason, asked, client.show("partition", client.partition_of(asked)))
         client.cancel(job)
-        raise UsageError(message)
+        raise UsageError(
+            f"Slurm can never start this job ({found.reason}): compare --nodes, --gpus-per-node, --timeout and "
+            "--allowance with `scontrol show partition`, or name another --partition"
+        )
     return job
 
 
