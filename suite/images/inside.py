@@ -8,7 +8,6 @@ from pydantic import Field, ValidationError
 
 from suite.bundle.files import first_line
 from suite.launch.docker.conclude import essence, told
-from suite.launch.docker.session import ask
 from suite.launch.probe import told_by
 from suite.spec import foreign
 from suite.spec.base import Frozen, UsageError, printable
@@ -82,6 +81,8 @@ def read_sbom(api: "APIClient", image: str) -> bytes:
 def _answer(api: "APIClient", image: str, *command: str) -> bytes:
     from docker.errors import APIError, ImageNotFound
     from requests.exceptions import RequestException
+
+    from suite.launch.docker.session import ask
 
     try:
         return ask(api, image, command)

@@ -95,11 +95,13 @@ def essence(text: str) -> str:
 
 
 def reason_of(error: BaseException) -> str:
-    """Why a runtime was not reached, in words: its client wraps what the system said into exceptions in tuples."""
-    while inner := [each for each in error.args if isinstance(each, BaseException)]:
+    """Why a runtime was not reached, in words: its client wraps what the system said into exceptions in others."""
+    while inner := [each for each in (error.__cause__, *error.args) if isinstance(each, BaseException)]:
         error = inner[-1]
-    strerror = error.strerror if isinstance(error, OSError) else None
-    return " ".join((strerror or "").lower().split() or str(error).split())[:200] or type(error).__name__
+    words = str(error)
+    if isinstance(error, OSError) and error.strerror:
+        words = error.strerror.lower() + (f": {error.filename}" if error.filename else "")
+    return " ".join(words.split())[:200] or type(error).__name__
 
 
 _TAIL_LINES = 12

@@ -3,6 +3,7 @@
 import atexit
 import os
 import platform
+import re
 import shutil
 import subprocess
 import tempfile
@@ -19,6 +20,7 @@ from docker.context.config import get_current_context_name
 from docker.errors import DockerException
 from pydantic import Field
 
+from suite.launch.docker.conclude import reason_of
 from suite.spec.base import Frozen, UsageError
 
 OLDEST_API = (1, 40)
@@ -65,10 +67,11 @@ def connect(copy_back: bool = False) -> Runtime:
         else:
             api = docker.from_env(timeout=ASK_SECONDS).api
         version, info = api.version(), api.info()
-    except UsageError:
-        raise
-    except (DockerException, OSError, ValueError) as error:  # of an address that is none
-        raise UsageError(unreachable(host, error)) from error
+    except (DockerException, OSError, ValueError) as error:  # ValueError: of an address that is none
+        raise UsageError(
+            f"no container runtime answers at {host}: {reason_of(error)}; start it, join the group that owns its "
+            "socket, or name another with DOCKER_HOST or DOCKER_CONTEXT"
+        ) from error
     api.timeout = CALL_SECONDS
     _require_new_enough(host, version)
     return _connected(api, host, version, info, copy_back)
@@ -90,28 +93,12 @@ def chosen_host() -> str:
     return context.Host or DEFAULT_HOST
 
 
-def unreachable(host: str, error: Exception) -> str:
-    """One line: what keeps us from the runtime, and what to do about it."""
-    text = " ".join(str(error).split())
-    if "Permission denied" in text or "PermissionError" in text:
-        return (
-            f"no permission to use the container runtime at {host}: join the group that owns its socket, "
-            "or use a rootless one"
-        )
-    if "FileNotFoundError" in text or "No such file" in text or "Connection refused" in text:
-        return f"no container runtime answers at {host}: start it, or name another with DOCKER_HOST or DOCKER_CONTEXT"
-    if "timed out" in text.lower():
-        return f"the container runtime at {host} did not answer in {ASK_SECONDS} s"
-    return f"the container runtime at {host} cannot be used: {text}"
-
-
 def _require_new_enough(host: str, version: dict[str, Any]) -> None:
     spoken = str(version.get("ApiVersion", "0"))
-    numbers = tuple(int(number) for number in spoken.split(".") if number.isdigit())
-    if numbers < OLDEST_API:
+    if tuple(map(int, re.findall(r"\d+", spoken))) < OLDEST_API:
         raise UsageError(
-            f"the container runtime at {host} is too old: it speaks API {spoken}, {OLDEST_API[0]}.{OLDEST_API[1]} "
-            "(Docker 19.03) is the oldest that can be asked for GPUs; update it"
+            f"the container runtime at {host} is too old: it speaks API {spoken}, and 1.40 (Docker 19.03) is the "
+            "oldest that can be asked for GPUs; update it"
         )
 
 
@@ -150,8 +137,8 @@ RUNTIME_SOCKET = "/var/run/docker.sock"
 
 
 def open_tunnel(host: str) -> str:
-    """Address of a local socket that leads to the runtime of ``ssh://[user@]host[:port][/socket]``. Raises UsageError
-    where no key or agent lets us in: nobody can be asked for a password."""
+    """Address of a local socket that leads to the runtime of ``ssh://[user@]host[:port][/socket]``. Raises OSError,
+    also where no key or agent lets us in: nobody can be asked for a password."""
     folder = Path(tempfile.mkdtemp(prefix="suite-ssh-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     socket = folder / "engine.sock"
@@ -160,25 +147,19 @@ def open_tunnel(host: str) -> str:
     options += ["-L", f"{socket}:{address.path.rstrip('/') or RUNTIME_SOCKET}"]
     options += ["-l", address.username] if address.username else []
     options += ["-p", str(address.port)] if address.port else []
-    try:
-        # in a session of its own, so that Ctrl-C is not its end; it ends when nobody holds its standard input
-        process = subprocess.Popen(
-            ["ssh", *options, "--", address.hostname or "", "cat"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
-    except OSError as error:
-        raise UsageError(
-            f"the container runtime at {host} cannot be reached: no ssh program ({error.strerror})"
-        ) from error
+    # in a session of its own, so that Ctrl-C is not its end; it ends when nobody holds its standard input
+    process = subprocess.Popen(
+        ["ssh", *options, "--", address.hostname or "", "cat"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
     atexit.register(process.terminate)
     give_up = time.monotonic() + SSH_SECONDS
     while not socket.exists():
         if process.poll() is not None or time.monotonic() > give_up:
             process.kill()
-            answer = " ".join(process.communicate()[1].decode(errors="replace").split()) or "no answer"
-            raise UsageError(f"the container runtime at {host} cannot be reached by ssh: {answer}")
+            raise ConnectionError(process.communicate()[1].decode(errors="replace").strip() or "ssh does not answer")
         time.sleep(0.02)
     return f"unix://{socket}"

@@ -3,12 +3,13 @@
 import json
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
 from docker.errors import APIError
 
-from suite.launch.docker.conclude import OTHER_IMAGE, essence, told
+from suite.launch.docker.conclude import essence, told
 from suite.launch.docker.connection import Runtime
 from suite.launch.docker.images import ImageFacts
 from suite.launch.docker.session import ask
@@ -19,10 +20,8 @@ from suite.spec.base import UsageError
 from suite.spec.foreign import read_bytes
 
 CDI_KIND = "nvidia.com/gpu"
-LISTER = "nvidia-smi"
-_NO_LISTER = re.compile(rf"exec.*{LISTER}.*(not found|No such file|no such file)")
 _LISTED = re.compile(r"GPU (\d+): (.+) \(UUID: (\S+)\)")
-_KIND_LINE = re.compile(rf"[\"']?kind[\"']?\s*:\s*[\"']?{re.escape(CDI_KIND)}")
+_KIND_LINE = re.compile(rb"[\"']?kind[\"']?\s*:\s*[\"']?nvidia\.com/gpu")
 
 
 def access_of(runtime: Runtime, asked: GpuAccess) -> Literal["nvidia", "cdi"]:
@@ -42,8 +41,8 @@ def device_requests(ids: Sequence[str], count: int | None, access: Literal["nvid
     if not ids and not count:
         return []
     if access == "cdi":
-        names = ids or [str(index) for index in range(count or 0)]
-        return [{"Driver": "cdi", "DeviceIDs": [f"nvidia.com/gpu={name}" for name in names]}]
+        names = ids or (["all"] if count == -1 else [str(index) for index in range(count or 0)])
+        return [{"Driver": "cdi", "DeviceIDs": [f"{CDI_KIND}={name}" for name in names]}]
     wanted: dict[str, Any] = {"DeviceIDs": list(ids)} if ids else {"Count": count}
     return [{"Driver": "", "Capabilities": [["gpu"]], **wanted}]
 
@@ -65,31 +64,26 @@ def usable_gpus(runtime: Runtime, settings: DockerSettings, image: str) -> tuple
 
 def _ask_container(runtime: Runtime, settings: DockerSettings, image: str) -> tuple[LocalDevice, ...]:
     """As the runtime gives them to a container of the image. Their memory is not listed this way."""
-    access = access_of(runtime, settings.gpu_access)
-    ids, count = (("all",), None) if access == "cdi" else ((), -1)
-    wanted = device_requests(settings.gpu_ids or ids, None if settings.gpu_ids else count, access)
+    names = settings.gpu_ids
+    wanted = device_requests(names, -1, access_of(runtime, settings.gpu_access))
     try:
-        listed = ask(runtime.api, image, (LISTER, "-L"), DeviceRequests=wanted).decode(errors="replace")
+        listed = ask(runtime.api, image, ("nvidia-smi", "-L"), DeviceRequests=wanted).decode(errors="replace")
     except APIError as error:
-        asked = f"GPU {','.join(settings.gpu_ids)}" if settings.gpu_ids else "any GPU"
-        if _NO_LISTER.search(str(error.explanation)):
-            raise UsageError(
-                f"a container that asked for {asked} has no {LISTER}: describe the GPUs again "
-                "(nvidia-ctk cdi generate), or ask by NVIDIA's hook (--gpu-access nvidia)"
-            ) from error
-        raise UsageError(f"the container runtime does not give {asked} to a container: {told(error)}") from error
-    if settings.gpu_ids and all(name.startswith("MIG-") for name in settings.gpu_ids):
-        return tuple(map(mig_slice, settings.gpu_ids))
+        asked = f"GPU {','.join(names)}" if names else "any GPU"
+        raise UsageError(
+            f"the container runtime does not give {asked} to a container: {essence(str(error.explanation or error))}; "
+            "describe GPUs for CDI (nvidia-ctk cdi generate), or install NVIDIA's hook (--gpu-access says which)"
+        ) from error
+    if names and all(name.startswith("MIG-") for name in names):
+        return tuple(map(mig_slice, names))
     found = [match.groups() for match in map(_LISTED.match, listed.splitlines()) if match]
     return tuple(LocalDevice(index=int(index), uuid=uuid, name=name, memory_bytes=None) for index, name, uuid in found)
 
 
 def _describes_gpus(file: Path) -> bool:
-    try:
-        text = read_bytes(file, str(file), by_user=True).decode(errors="replace")
-    except (OSError, UsageError):
-        return False
-    return _KIND_LINE.search(text) is not None
+    with suppress(OSError, UsageError):
+        return _KIND_LINE.search(read_bytes(file, str(file), by_user=True)) is not None
+    return False
 
 
 def image_versions(
@@ -97,12 +91,11 @@ def image_versions(
 ) -> dict[str, str | None]:
     """Version of each package in the image, and of those of ``optional`` that it has, by its labels, or by its
     interpreter where a label is missing. Raises UsageError when it has no such interpreter."""
-    if all(package in image.stack for package in packages) and python == PYTHON:
-        return {package: image.stack[package] for package in (*packages, *optional) if package in image.stack}
-    try:
-        found = json.loads(ask(runtime.api, image.id, (python, "-c", ASK_VERSIONS, *packages, *optional)))
-    except APIError as error:
-        why = essence(str(error.explanation or error))
-        raise UsageError(f"{image.reference} cannot tell the versions of its stack: {why}; {OTHER_IMAGE}") from error
+    found: dict[str, str | None] = dict(image.stack)
+    if python != PYTHON or not set(packages) <= found.keys():
+        try:
+            found = json.loads(ask(runtime.api, image.id, (python, "-c", ASK_VERSIONS, *packages, *optional)))
+        except APIError as error:
+            raise UsageError(f"{image.reference} cannot tell the versions of its stack: {told(error)}") from error
     there = [package for package in optional if found.get(package) is not None]
     return {package: found.get(package) for package in (*packages, *there)}

@@ -11,7 +11,7 @@ from pydantic import Field
 from suite.launch.docker.connection import Runtime
 from suite.launch.docker.settings import Pull
 from suite.spec.base import Frozen, UsageError
-from suite.spec.images import IMAGE_LABEL, REVISION_LABEL, VERSION_LABEL, images, images_of, stack_versions_of
+from suite.spec.images import IMAGE_LABEL, REVISION_LABEL, VERSION_LABEL, images_of, stack_versions_of
 from suite.spec.version import suite_version
 
 OnProgress = Callable[[str], None]
@@ -37,21 +37,26 @@ def usual_image(backend: str) -> str:
 
 def find_image(runtime: Runtime, reference: str, pull: Pull, on_progress: OnProgress) -> ImageFacts:
     """The image on the runtime. Raises UsageError when it is not there, cannot be had, or is not meant for this."""
-    if pull == "always":
+    found = None if pull == "always" else _inspected(runtime, reference)
+    if pull == "always" or (found is None and pull == "missing" and "/" in reference):
         _pull(runtime, reference, on_progress)
-    try:
-        found = runtime.api.inspect_image(reference)
-    except ImageNotFound as error:
-        if pull != "missing" or "/" not in reference:
-            raise UsageError(_missing(reference, pull)) from error
-        _pull(runtime, reference, on_progress)
-        found = runtime.api.inspect_image(reference)
-    except APIError as error:
+        found = _inspected(runtime, reference)
+    if found is None:
         raise UsageError(
-            f"the container runtime does not take {reference!r} for an image: {error.explanation}"
-        ) from error
+            f"there is no image {reference} on this runtime (--pull {pull}); `suite images list` shows what it has, "
+            "`suite images build` makes those of the catalogue"
+        )
     labels = (found.get("Config") or {}).get("Labels") or {}
-    _require_fit(runtime, reference, found, labels)
+    architecture, version = found.get("Architecture"), labels.get(VERSION_LABEL)
+    if architecture and runtime.architecture and architecture != runtime.architecture:
+        raise UsageError(
+            f"{reference} is built for {architecture}, the runtime's host is {runtime.architecture}; build it there"
+        )
+    if IMAGE_LABEL in labels and version not in (None, suite_version()):
+        raise UsageError(
+            f"{reference} holds suite {version}, this driver is {suite_version()}; build it again: "
+            f"suite images build {labels[IMAGE_LABEL]}"
+        )
     return ImageFacts(
         reference=reference,
         id=found["Id"],
@@ -59,6 +64,15 @@ def find_image(runtime: Runtime, reference: str, pull: Pull, on_progress: OnProg
         revision=labels.get(REVISION_LABEL),
         stack=stack_versions_of(labels),
     )
+
+
+def _inspected(runtime: Runtime, reference: str) -> dict[str, Any] | None:
+    try:
+        return runtime.api.inspect_image(reference)
+    except ImageNotFound:
+        return None
+    except APIError as error:
+        raise UsageError(f"the container runtime takes {reference!r} for no image: {error.explanation}") from error
 
 
 def digest_in(reference: str, digests: Iterable[str]) -> str | None:
@@ -75,15 +89,6 @@ def _repository(name: str) -> str:
     """Of a reference or a digest, as runtimes shorten it; an image of Podman's own is on localhost."""
     registry, path = resolve_repository_name(parse_repository_tag(name.partition("@")[0])[0])
     return path.removeprefix("library/") if registry in (INDEX_NAME, "localhost") else f"{registry}/{path}"
-
-
-def _missing(reference: str, pull: Pull) -> str:
-    if "/" in reference:
-        return f"there is no image {reference} on this runtime and --pull {pull} keeps it from being pulled"
-    name = reference.partition("@")[0].partition(":")[0].removeprefix("suite-")
-    if name not in images():
-        return f"there is no image {reference} on this runtime; `suite images list` shows those that it has"
-    return f"there is no image {reference} on this runtime; build it: suite images build {name}"
 
 
 def _pull(runtime: Runtime, reference: str, on_progress: OnProgress) -> None:
@@ -106,17 +111,3 @@ def _pull(runtime: Runtime, reference: str, on_progress: OnProgress) -> None:
 
 def _refused(reference: str, why: object) -> str:
     return f"{reference} cannot be pulled: {' '.join(str(why).split())}; check its name, the registry and the log-in"
-
-
-def _require_fit(runtime: Runtime, reference: str, found: dict[str, Any], labels: dict[str, str]) -> None:
-    architecture = found.get("Architecture")
-    if architecture and runtime.architecture and architecture != runtime.architecture:
-        raise UsageError(
-            f"{reference} is built for {architecture}, the runtime's host is {runtime.architecture}; build it there"
-        )
-    version = labels.get(VERSION_LABEL)
-    if IMAGE_LABEL in labels and version is not None and version != suite_version():
-        raise UsageError(
-            f"{reference} holds suite {version}, this driver is {suite_version()}; build it again: "
-            f"suite images build {labels[IMAGE_LABEL]}"
-        )

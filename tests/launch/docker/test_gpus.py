@@ -66,7 +66,7 @@ NO_DRIVER = APIError("500", explanation='could not select device driver "" with 
     [
         ({"gpu_ids": ("7",)}, {"nvidia_smi": NO_DRIVER}, "GPU 7 "),
         ({}, {"nvidia_smi": NO_DRIVER}, "any GPU to"),
-        ({}, {"nvidia_smi": NOT_FOUND}, "any GPU has no nvidia-smi: describe the GPUs again"),
+        ({}, {"nvidia_smi": NOT_FOUND}, r"any GPU to .*nvidia-smi.*; describe GPUs for CDI \(nvidia-ctk"),
     ],
 )
 def test_what_a_runtime_does_not_give_is_named_and_no_lack_of_the_suite(runtime, monkeypatch, settings, answers, words):
