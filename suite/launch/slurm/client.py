@@ -4,7 +4,9 @@ import os
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Collection
+from contextlib import suppress
 from typing import NamedTuple
 
 from suite.launch.cluster.scheduler import Unanswered
@@ -13,6 +15,13 @@ from suite.spec.base import UsageError
 ASK_SECONDS = 60.0
 _FIELDS = "%i|%T|%S|%e|%N|%r|%Z"
 _LEAST_FIELDS, _MOST_DIGITS = 6, 12
+#: squeue's reasons of a job that waits for what will never be; others pass.
+NEVER = {
+    *("PartitionConfig", "PartitionNodeLimit", "PartitionTimeLimit", "BadConstraints", "InvalidAccount"),
+    *("InvalidQOS", "AccountNotAllowed", "QOSNotAllowed", "QOSMaxNodePerJobLimit", "QOSMaxWallDurationPerJobLimit"),
+    *("AssocMaxNodePerJobLimit", "AssocMaxWallDurationPerJobLimit"),
+}
+REASON_SECONDS = 3.0
 #: which cluster is meant; all else that a job finds under SLURM_ speaks of that job
 _CLUSTER = {"SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT"}
 #: what overrides a script's own lines, so that its output would not be found or not come at all
@@ -44,16 +53,31 @@ class QueueEntry(NamedTuple):
 
 
 def submit(script: str, *options: str) -> str:
-    """Hand a script over and give back the job's id. ``options``: of sbatch, before the script's own. A trial comes
-    first, in which a job that can never start is refused. Raises UsageError when it is refused, Unanswered where the
-    controller may have taken it."""
+    """Hand a script over and give back the job's id. ``options``: of sbatch, before the script's own. Raises UsageError
+    when it is refused, as a job is that can never start, and leaves nothing; Unanswered where the controller may have
+    taken it."""
     _call("sbatch", "--test-only", *options, text=script)
     try:
-        return _call("sbatch", "--parsable", *options, text=script).split(";")[0].strip()
+        job = _call("sbatch", "--parsable", *options, text=script).split(";")[0].strip()
     except NoAnswer as error:
         raise Unanswered(
             f"{error}; it may have taken the job all the same, which the next suite status, collect or submit finds out"
         ) from error
+    deadline, found = time.monotonic() + REASON_SECONDS, None
+    while time.monotonic() < deadline:
+        with suppress(UsageError):  # it is in the queue: that the queue is not shown now is no refusal
+            found = find(job)
+        if found is None or found.state != "PENDING" or found.reason:
+            break
+        time.sleep(0.2)
+    # of one that waits for others Slurm tells no other reason yet
+    if found is not None and found.state == "PENDING" and found.reason in NEVER:
+        cancel(job)
+        raise UsageError(
+            f"Slurm can never start this job ({found.reason}): compare --nodes, --gpus-per-node, --timeout and "
+            "--allowance with `scontrol show partition`, or name another --partition"
+        )
+    return job
 
 
 def find(job: str) -> QueueEntry | None:

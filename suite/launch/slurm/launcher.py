@@ -11,7 +11,7 @@ from suite.launch.cluster.submission import FOLDER, SMOKE, Submission
 from suite.launch.job import PYTHON_PATH, Site
 from suite.launch.local import worker_path
 from suite.launch.slurm import client
-from suite.launch.slurm.scheduler import SlurmScheduler, submit
+from suite.launch.slurm.scheduler import SlurmScheduler
 from suite.launch.slurm.script import LONGEST_NAME, batch_script, output_files, same_request
 from suite.launch.slurm.settings import Container, SlurmSettings
 from suite.spec.base import UsageError
@@ -91,7 +91,7 @@ class SlurmLauncher(ClusterLauncher):
         lanes = self._own_lanes(document)
         output = output_files(first.fact("output", str), is_array)
         own = (f"--job-name={first.fact('name', str)}", f"--output={output}")
-        job = submit(document.text, *own, *lanes.options(is_array))
+        job = client.submit(document.text, *own, *lanes.options(is_array))
         lanes.take(job, is_array)
         members = [f"{job}_{index}" for index in range(len(document.submissions))] if is_array else [job]
         known = zip(document.submissions, members, strict=True)
@@ -137,10 +137,9 @@ class SlurmLauncher(ClusterLauncher):
 def _container(options: SlurmSettings, image: str | None) -> Container:
     """What runs the image: what was asked for, else pyxis. Raises UsageError for one without the other."""
     asked = options.container if "container" in options.model_fields_set else "none" if image is None else "pyxis"
-    if asked == "none" and image is not None:
-        raise UsageError(f"--container none beside --image {image}: leave one of them out")
-    if asked != "none" and image is None:
-        raise UsageError(f"--container {asked} without an image: name one with --image, or leave it out")
+    if (asked == "none") != (image is None):
+        image = image or "none"
+        raise UsageError(f"--container {asked} and --image {image} do not go together: give both, or leave one out")
     if image is not None and image.endswith((".sqsh", ".sif")) and not image.startswith("/"):
         raise UsageError(f"--image {image}: write the whole path of an image file, as the nodes see it")
     return asked
