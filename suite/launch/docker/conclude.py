@@ -14,7 +14,6 @@ NO_RUNTIME = "install NVIDIA's container toolkit on the runtime's host, or use i
 NO_CDI = "turn CDI on in the runtime's daemon.json (features.cdi) and describe the GPUs (nvidia-ctk cdi generate)"
 OTHER_IMAGE = "the image lacks the suite: build it with `suite images build`, or derive it from one that was"
 
-
 _HANDED_ON = re.compile(
     r"^.*(failed to create shim task|OCI runtime create failed|runc create failed|unable to start container process|"
     r"error during container init|error running hook|, stderr): "
@@ -107,9 +106,6 @@ def reason_of(error: BaseException) -> str:
 _TAIL_LINES = 12
 #: What the node may take for the reason where the kernel killed a process: it cannot ask about its own container.
 _OVERRULED_BY_OOM: tuple[FailureKind, ...] = ("rank_lost", "unknown", "hang", "nccl_timeout", "timeout")
-_KILLED, _TERMINATED = 137, 143
-#: what dockerd says of a container that ended while it was away
-_UNSEEN = 255
 
 
 @dataclass
@@ -137,9 +133,8 @@ def conclude(end: ContainerEnd) -> Outcome:
         return _outcome(end, "interrupted", _failure(end, "interrupted", f"the driver was sent {end.interrupted_by}"))
     if end.verdict is not None:
         return _outcome(end, "failed", end.verdict)
-    # the node's report went with the connection, its exit code did not: 0 is what it ends with where all is well
-    is_well = end.exit_code == 0 and bool(end.trouble) and end.gone is None and not end.oom_killed
-    if end.outcome is None and is_well:
+    if end.outcome is None and end.exit_code == 0 and end.trouble and end.gone is None and not end.oom_killed:
+        # the node's report went with the connection, its exit code did not: 0 is what it ends with where all is well
         return Outcome(status="ok", exit_codes=dict.fromkeys(range(end.ranks), 0), elapsed_seconds=end.elapsed_seconds)
     if end.outcome is None:
         return _outcome(end, "failed", _silent(end))
@@ -164,10 +159,10 @@ def _silent(end: ContainerEnd) -> Failure:
     proven = runtime_failure(*filter(None, [end.error]), *end.tail)
     if proven is not None:
         return _failure(end, proven.kind, *proven.evidence)
-    if end.exit_code in (_KILLED, _TERMINATED):
+    if end.exit_code in (137, 143):  # by SIGKILL, SIGTERM
         word = f"the container was killed from outside (exit code {end.exit_code}, OOMKilled false)"
         return _failure(end, "rank_lost", word, *end.trouble)
-    if end.exit_code == _UNSEEN and end.trouble:
+    if end.exit_code == 255 and end.trouble:  # as dockerd says of what it did not see
         return _failure(end, "rank_lost", "the container ended while its runtime was away", *end.trouble)
     word = f"the container ended with exit code {end.exit_code} before its node reported how the run ended"
     return _failure(end, "unknown", word, *filter(None, [end.error]), *end.trouble, *end.tail[-_TAIL_LINES:])

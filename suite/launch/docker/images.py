@@ -8,6 +8,7 @@ from docker.errors import APIError, DockerException, ImageNotFound
 from docker.utils import parse_repository_tag
 from pydantic import Field
 
+from suite.launch.docker.conclude import told
 from suite.launch.docker.connection import Runtime
 from suite.launch.docker.settings import Pull
 from suite.spec.base import Frozen, UsageError
@@ -76,10 +77,8 @@ def _inspected(runtime: Runtime, reference: str) -> dict[str, Any] | None:
 
 
 def digest_in(reference: str, digests: Iterable[str]) -> str | None:
-    """Of an image's digests that of the repository a user asked for; None for one that is on no registry.
-
-    A name without a registry was given here, whatever the runtime makes of it: some list it with a digest too.
-    """
+    """Of an image's digests that of the repository a user asked for; None for a name without a registry, which was
+    given here, although some runtimes list it with a digest too."""
     asked = _repository(reference)
     found = (digest for digest in digests if _repository(digest) == asked)
     return next(found, None) if "/" in asked else None
@@ -94,20 +93,17 @@ def _repository(name: str) -> str:
 def _pull(runtime: Runtime, reference: str, on_progress: OnProgress) -> None:
     repository, tag = parse_repository_tag(reference)
     on_progress(f"pulling {reference}")
-    layers: set[str] = set()
-    done: set[str] = set()
+    layers, done = set[str](), set[str]()
     try:
         for line in runtime.api.pull(repository, tag or "latest", stream=True, decode=True):
             if "error" in line:
-                raise UsageError(_refused(reference, line["error"]))
+                raise DockerException(line["error"])
             if line.get("id") and line.get("status") == "Pulling fs layer":
                 layers.add(line["id"])
             if line.get("status") in ("Pull complete", "Already exists"):
                 done.add(line["id"])
                 on_progress(f"pulling {reference}: {len(done)} of {len(layers | done)} layers")
     except (DockerException, OSError) as error:
-        raise UsageError(_refused(reference, getattr(error, "explanation", None) or error)) from error
-
-
-def _refused(reference: str, why: object) -> str:
-    return f"{reference} cannot be pulled: {' '.join(str(why).split())}; check its name, the registry and the log-in"
+        raise UsageError(
+            f"{reference} cannot be pulled: {told(error)}; check its name, the registry and the log-in"
+        ) from error

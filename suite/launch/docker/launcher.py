@@ -126,7 +126,9 @@ class DockerLauncher:
     def site(self, manifest: Manifest, bundle: Path, python: str) -> Site:
         """Paths inside the container; so is ``python``."""
         image = self.images[manifest.backend.name]
-        ids, count = self._devices(manifest)
+        ranks, on_gpus = manifest.layout.devices_per_node, manifest.measure.device == "cuda"
+        named = (self.settings.gpu_ids if self.devices is None else self.devices)[:ranks]
+        ids = (named or None) if on_gpus else ()
         return Site(
             python=python,
             bundle=f"{RUNS}/{manifest.run.id}",
@@ -134,7 +136,7 @@ class DockerLauncher:
             env={**self.settings.env, "SUITE_IMAGE": image.id},
             image=image.id,
             devices=ids,
-            device_count=count,
+            device_count=ranks if ids is None else None,
             memory_bytes=self.settings.memory_bytes,
             mounts=(Mount(source=str(bundle), target=f"{RUNS}/{manifest.run.id}", read_only=False),),
             labels={
@@ -192,14 +194,6 @@ class DockerLauncher:
     def _api(self) -> APIClient:
         return self.runtime.api
 
-    def _devices(self, manifest: Manifest) -> tuple[tuple[str, ...] | None, int | None]:
-        """Ids or count of a run's GPUs; no ids and no count for a run on the CPU."""
-        ranks = manifest.layout.devices_per_node
-        if manifest.measure.device != "cuda":
-            return (), None
-        ids = self.settings.gpu_ids if self.devices is None else self.devices
-        return (ids[:ranks], None) if ids else (None, ranks)
-
     def _document(self, job: Job) -> dict[str, Any]:
         facts = self.runtime.facts
         user = "0:0" if facts.rootless else f"{os.getuid()}:{os.getgid()}"
@@ -234,7 +228,7 @@ class DockerLauncher:
             watch.watch()
             if watch.is_unseen:
                 raise self._away()
-            end = watch.end(None if watch.is_lost else self._state(container))
+            end = watch.end(self._state)
         finally:
             watch.close()
         outcome = conclude(end)

@@ -58,15 +58,15 @@ class Output:
     def attach(self) -> None:
         """Listen from now on. Raises what the runtime raises."""
         stream = self._api.attach(self._container, stdout=True, stderr=True, stream=True, demux=True)
-        self._follow([(stream, _both(stream))])
+        self._follow([(stream, (piece for both in stream for piece in zip(self._read, both, strict=True)))])
 
     def resume(self) -> None:
         """Go on from the runtime's log. Raises what the runtime raises."""
         streams = []
-        for name in self._read:
-            wanted = {"stdout": name == "stdout", "stderr": name == "stderr"}
+        for name, known in self._read.items():
+            wanted = {each: each == name for each in self._read}
             stream = self._api.logs(self._container, stream=True, follow=True, **wanted)
-            streams.append((stream, _rest(name, stream, self._read[name])))
+            streams.append((stream, _rest(name, stream, known)))
         self._follow(streams)
 
     def close(self) -> None:
@@ -94,12 +94,6 @@ class Output:
             is_last = not self._open
         if is_last:
             self._mailbox.post(self._on_end)
-
-
-def _both(stream: Iterable[tuple[bytes | None, bytes | None]]) -> Iterator[Piece]:
-    for output, errors in stream:
-        yield "stdout", output
-        yield "stderr", errors
 
 
 def _rest(name: Stream, stream: Iterable[bytes], known: int) -> Iterator[Piece]:
@@ -163,21 +157,17 @@ class ContainerWatch(Watch):
         self._stream.close()
 
     @property
-    def is_lost(self) -> bool:
-        """Whether the container, or its runtime, can be asked nothing more."""
-        return self._known.gone is not None
-
-    @property
     def is_unseen(self) -> bool:
         """Whether the runtime stayed away and nothing tells how the run ended: it may even go on."""
         is_away = (self._known.gone or "").startswith(_AWAY)
         return is_away and self._known.outcome is None and self._interrupted_by is None
 
-    def end(self, state: dict[str, Any] | None) -> ContainerEnd:
-        """All that is known. ``state``: what the runtime says of the container, None when it knows it no longer."""
-        known, told = self._known, state or {}
-        if state is None or told.get("Status") == "removing":
-            known.gone = known.gone or REMOVED
+    def end(self, inspect: Callable[[str], dict[str, Any] | None]) -> ContainerEnd:
+        """All that is known. ``inspect``: what the runtime says of the container, None when it knows it no longer."""
+        known = self._known
+        told = {} if known.gone else inspect(self._container) or {"Status": "removing"}
+        if told.get("Status") == "removing":
+            known.gone = REMOVED
         known.oom_killed, known.error = bool(told.get("OOMKilled")), str(told.get("Error") or "")
         known.elapsed_seconds = max(self._ended - self._began, 0.0)
         known.verdict, known.interrupted_by = self._verdict, self._stopped_by()
@@ -224,10 +214,7 @@ class ContainerWatch(Watch):
         self._ended = time.monotonic()
         if self._resume in self._alarms or gone is not None:
             self._output_ended = True
-        self._alarms = {self._no_more_output: self._ended + self._patience.output_seconds}
-
-    def _no_more_output(self) -> None:
-        self._output_ended = True
+        self._alarms = {self._take_output_end: self._ended + self._patience.output_seconds}
 
     def _overdue(self) -> None:
         """The node should have given the run up long ago."""
@@ -245,11 +232,8 @@ class ContainerWatch(Watch):
     def _kill(self) -> None:
         self._signal(signal.SIGKILL)
         self._alarms.pop(self._kill, None)
-        self._alarms[self._give_up] = time.monotonic() + self._patience.kill_seconds
-
-    def _give_up(self) -> None:
-        self._take_exit(None, "the container did not end after SIGKILL")
-        self._output_ended = True
+        given_up = partial(self._take_exit, None, "the container did not end after SIGKILL")
+        self._alarms[given_up] = time.monotonic() + self._patience.kill_seconds
 
     def _signal(self, number: signal.Signals) -> None:
         with suppress(DockerException, OSError):  # ended already, or the runtime is away

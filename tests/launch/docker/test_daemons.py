@@ -65,7 +65,7 @@ def ours(daemon: Runtime, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runtime]:
     yield daemon
     if daemon.process is None:
         daemon.start()
-    assert left(daemon) == []
+    assert left(daemon) == [] and daemon.docker("volume", "ls", "--quiet").stdout == ""
 
 
 def kill(runtime: Runtime) -> None:

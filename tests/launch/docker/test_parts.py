@@ -206,7 +206,7 @@ def watched(root: Path, runtime: Any, stops: tuple = (), patience: ContainerPati
     try:
         watch.attach()
         watch.watch()
-        return conclude(watch.end({"OOMKilled": False, "Status": "exited"})), events
+        return conclude(watch.end(lambda name: {"OOMKilled": False, "Status": "exited"})), events
     finally:
         watch.close()
         os.close(reading)
