@@ -79,19 +79,14 @@ def read_output(stream: Iterable[dict[str, Any]], log: TextIO, on_step: OnStep, 
             recent.extend(line for line in text.splitlines() if line.strip())
         if "error" in message:
             log.write(message["error"] + "\n")
-            raise BuildFailed(step, _error_lines(message["error"], recent), path)
+            # the runtime repeats the whole command, of which only the exit code is news
+            code = re.search(r"returned a non-zero code: (\d+)", message["error"])
+            news = f"exit code {code[1]}" if code else " ".join(message["error"].split())
+            raise BuildFailed(step, list(recent) if code and recent else [*recent, news], path)
         identity = (message.get("aux") or {}).get("ID") or identity
     if identity is None:
         raise BuildFailed(step, [*recent, "the container runtime ended the build without an image"], path)
     return identity
-
-
-def _error_lines(error: str, recent: Iterable[str]) -> list[str]:
-    """The step's own last lines; the runtime repeats the whole command, of which only the exit code is news."""
-    code = re.search(r"returned a non-zero code: (\d+)", error)
-    if code is None:
-        return [*recent, " ".join(error.split())]
-    return list(recent) or [f"exit code {code[1]}"]
 
 
 #: stands for the time of a build from no repository, as it does for the times of all files (SOURCE_DATE_EPOCH)

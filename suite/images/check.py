@@ -42,7 +42,9 @@ def differences(
     sources = {} if variant is not None and variant.endswith("-deps") else image.sources
     commits = {name: source.commit for name, source in sources.items()}
     own = {label.removeprefix(COMMIT_LABEL): labels[label] for label in labels if label.startswith(COMMIT_LABEL)}
-    pins, packages = _pins(image, variant, project), {} if inside.stack is None else inside.stack.packages
+    locked = project.lock(image.lock) if image.lock else None  # none where the base brings the stack whole
+    locked = project.cpu_lock(image) if variant is not None and variant == image.cpu_stack else locked
+    pins, packages = pins_of(locked) if locked else {}, {} if inside.stack is None else inside.stack.packages
     declared = stack_versions_of(labels)
     wanted = {name for name in labelled_packages(image) if name in sources or name not in image.sources}
     stack = {name: packages.get(normal(name)) for name in wanted | declared.keys()}
@@ -68,13 +70,6 @@ def _variant(image: Image, variant: str | None) -> tuple[str | None, str | None]
     known = {image.stack, image.cpu_stack, *([f"{image.stack}-deps"] if image.sources and image.stack else [])}
     expected = " or ".join(sorted(filter(None, known))) or None
     return variant if variant in known else expected, variant
-
-
-def _pins(image: Image, variant: str | None, project: Project) -> dict[str, str]:
-    """Of the stack; none where the base brings it whole."""
-    if variant is not None and variant == image.cpu_stack:
-        return pins_of(project.cpu_lock(image))
-    return pins_of(project.lock(image.lock)) if image.lock else {}
 
 
 def _environment(
