@@ -34,7 +34,7 @@ class SlurmLauncher(ClusterLauncher):
 
     def __init__(self, options: SlurmSettings, nodes: NodeSetup) -> None:
         self._settings = options.model_copy(update={"container": _container(options, nodes.image)})
-        self._lanes: Lanes | None = None
+        self._lanes: deque[tuple[str, ...]] | None = None
         self._after_good: tuple[str, ...] = ()
         self.starter = self._settings.manner
         if nodes.image is not None and not nodes.image.startswith("/"):
@@ -79,20 +79,25 @@ class SlurmLauncher(ClusterLauncher):
 
     def announced(self, document: Document, token: str) -> Document:
         """A name and output files of this attempt alone."""
-        known = []
-        for each in document.submissions:
-            output = Path(each.fact("output", str)).with_name(f"{document.name}-{token}")
-            name = f"{document.name[: LONGEST_NAME - len(token) - 1]}-{token}"
-            known.append(each.with_scheduler(name=name, output=str(output), job=None))
+        name = f"{document.name[: LONGEST_NAME - len(token) - 1]}-{token}"
+        output = Path(document.submissions[0].fact("output", str)).with_name(f"{document.name}-{token}")
+        known = (each.with_scheduler(name=name, output=str(output), job=None) for each in document.submissions)
         return document._replace(submissions=tuple(known))
 
     def submit(self, document: Document, earlier: Sequence[Submission]) -> tuple[Submission, ...]:
         first, is_array = document.submissions[0], len(document.submissions) > 1
         lanes = self._own_lanes(document)
-        output = output_files(first.fact("output", str), is_array)
-        own = (f"--job-name={first.fact('name', str)}", f"--output={output}")
-        job = client.submit(document.text, *own, *lanes.options(is_array))
-        lanes.take(job, is_array)
+        waits_for = list(lanes) if is_array else [lanes[0]]  # an array keeps to their number by itself
+        jobs = dict.fromkeys(job for lane in waits_for for job in lane)
+        words = [f"afterok:{':'.join(self._after_good)}"] if self._after_good else []
+        words += [f"afterany:{':'.join(jobs)}"] if jobs else []
+        own = [f"--job-name={first.fact('name', str)}", f"--output={output_files(first.fact('output', str), is_array)}"]
+        if words:  # it is cancelled where a failed first run would keep it for ever
+            own += [f"--dependency={','.join(words)}", "--kill-on-invalid-dep=yes"]
+        job = client.submit(document.text, *own)
+        for _ in waits_for:
+            lanes[0] = (job,)
+            lanes.rotate(-1)
         members = [f"{job}_{index}" for index in range(len(document.submissions))] if is_array else [job]
         known = zip(document.submissions, members, strict=True)
         return tuple(each.with_scheduler(job=member) for each, member in known)
@@ -117,14 +122,17 @@ class SlurmLauncher(ClusterLauncher):
         step = document.text.partition("command=(\n")[2].partition("    bash\n")[0].split()
         return [f"sbatch {' '.join(options)}", " ".join(step)]
 
-    def _own_lanes(self, document: Document) -> "Lanes":
-        """Behind whatever this results folder has under way; asked once."""
+    def _own_lanes(self, document: Document) -> deque[tuple[str, ...]]:
+        """As many as runs may be under way at once, the next one first: in each a job waits for those before it, at
+        first for whatever this results folder has under way. Asked once."""
         if self._lanes is None:
             root = Path(document.submissions[0].fact("output", str)).parent.parent
             root = root.parent if root.name == SMOKE else root
             ahead = client.unfinished((str(root / FOLDER), str(root / SMOKE / FOLDER)))
             ahead = [job for job in ahead if job not in self._after_good]
-            self._lanes = Lanes(self._settings.at_once, ahead, self._after_good)
+            lanes = self._settings.at_once
+            self._lanes = deque(tuple(ahead[lane::lanes]) for lane in range(lanes))
+            self._lanes.rotate(-(len(ahead) % lanes))
         return self._lanes
 
     def where(self, submission: Submission) -> str:
@@ -143,26 +151,3 @@ def _container(options: SlurmSettings, image: str | None) -> Container:
     if image is not None and image.endswith((".sqsh", ".sif")) and not image.startswith("/"):
         raise UsageError(f"--image {image}: write the whole path of an image file, as the nodes see it")
     return asked
-
-
-class Lanes:
-    """As many lanes as runs may be under way at once; in each a job waits for those before it. An array keeps to that
-    number by itself, and so takes all lanes."""
-
-    def __init__(self, at_once: int, ahead: Sequence[str], after_good: Sequence[str]) -> None:
-        """``ahead``: jobs that wait or run already. ``after_good``: jobs that must end well before any of these."""
-        self._after_good = after_good
-        self._lanes = deque(tuple(ahead[lane::at_once]) for lane in range(at_once))
-        self._lanes.rotate(-(len(ahead) % at_once))  # the next one first
-
-    def options(self, takes_all: bool) -> tuple[str, ...]:
-        """Options of sbatch by which the next job waits; it is cancelled where a failed first run keeps it for ever."""
-        jobs = dict.fromkeys(job for lane in list(self._lanes)[: None if takes_all else 1] for job in lane)
-        words = [f"afterok:{':'.join(self._after_good)}"] if self._after_good else []
-        words += [f"afterany:{':'.join(jobs)}"] if jobs else []
-        return (f"--dependency={','.join(words)}", "--kill-on-invalid-dep=yes") if words else ()
-
-    def take(self, job: str, takes_all: bool) -> None:
-        for _ in range(len(self._lanes) if takes_all else 1):
-            self._lanes[0] = (job,)
-            self._lanes.rotate(-1)

@@ -1,5 +1,4 @@
-"""What a job's output holds: each task's lines behind its number, kept to a size, and Slurm's own between them.
-Pure."""
+"""What a job's output holds: each task's lines after its number, kept to a size, and Slurm's own. Pure."""
 
 import re
 import signal
@@ -22,18 +21,17 @@ class Printed:
     def __init__(self) -> None:
         self._first: list[bytes] = []
         self._events: list[bytes] = []
-        self._last: deque[bytes] | None = None
+        self._last: deque[bytes] = deque()
         self._first_bytes = self._last_bytes = self._cut = 0
 
     def append(self, line: bytes) -> None:
         is_event = EVENT_PREFIX in line
-        if self._last is None and self._first_bytes < FIRST_BYTES:
+        if self._first_bytes < FIRST_BYTES:
             self._first.append(line)
             self._first_bytes += 0 if is_event else len(line)
         elif is_event:
             self._events.append(line)
         else:
-            self._last = self._last or deque()
             self._last.append(line)
             self._last_bytes += len(line)
             while self._last_bytes > LAST_BYTES:
@@ -46,7 +44,7 @@ class Printed:
         yield from self._events
         if self._cut:
             yield mark(self._cut)
-        yield from self._last or ()
+        yield from self._last
 
 
 #: srun --label
