@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
@@ -12,9 +12,6 @@ from suite.launch.probe import told_by
 from suite.spec import foreign
 from suite.spec.base import Frozen, UsageError, printable
 from suite.spec.images import Digest
-
-if TYPE_CHECKING:
-    from docker import APIClient
 
 SBOM = "/opt/suite/sbom.cdx.json"
 
@@ -64,7 +61,7 @@ class Inside(Frozen):
     stack: Environment | None = Field(description="null: there is none, or its interpreter does not start")
 
 
-def look_inside(api: "APIClient", image: str) -> Inside:
+def look_inside(api: Any, image: str) -> Inside:
     """What both interpreters of an image find. Raises UsageError where it gives no answer."""
     answer = _answer(api, image, "/opt/suite/bin/python", "-c", _ASK, LOOK)
     try:
@@ -73,23 +70,21 @@ def look_inside(api: "APIClient", image: str) -> Inside:
         raise UsageError(f"{image} cannot be run: {essence(str(error))}") from error
 
 
-def read_sbom(api: "APIClient", image: str) -> bytes:
+def read_sbom(api: Any, image: str) -> bytes:
     """The list of components that an image carries. Raises UsageError when it has none."""
     return _answer(api, image, "cat", SBOM)
 
 
-def _answer(api: "APIClient", image: str, *command: str) -> bytes:
-    from docker.errors import APIError, ImageNotFound
+def _answer(api: Any, image: str, *command: str) -> bytes:
+    from docker.errors import APIError
     from requests.exceptions import RequestException
 
     from suite.launch.docker.session import ask
 
     try:
         return ask(api, image, command)
-    except ImageNotFound as error:
-        raise UsageError(f"there is no image {image} on this runtime; build it: suite images build") from error
     except (APIError, RequestException) as error:
-        raise UsageError(f"{image} cannot be run: {told(error)}") from error
+        raise UsageError(f"{image} cannot be run: {told(error)}; `suite images list` shows what is here") from error
 
 
 ENDING = ".stack.json"
@@ -97,10 +92,8 @@ _MOST_BYTES = 4 << 20
 
 
 class StackFile(Environment):
-    """What an image's stack holds, in a file beside an image that is itself a file: nobody can ask that one from here.
-
-    ``engines.sqsh.stack.json`` speaks of ``engines.sqsh``: what the image itself answered, not what a lock would have.
-    """
+    """What an image's stack answered, in a file beside an image that is itself a file, which nobody can ask from here:
+    ``engines.sqsh.stack.json`` speaks of ``engines.sqsh``."""
 
     schema_: Literal["suite/image-stack/1"] = Field(default="suite/image-stack/1", alias="schema")
     image: str | None = Field(description="name of the image that was asked; null: what was asked is an interpreter")
@@ -116,7 +109,7 @@ def beside(image: Path) -> Path:
     return image.with_name(image.name + ENDING)
 
 
-def of_image(api: "APIClient", image: str, file: str | None) -> StackFile:
+def of_image(api: Any, image: str, file: str | None) -> StackFile:
     """Ask an image of the container runtime. Raises UsageError where it gives no answer or has no stack."""
     stack = look_inside(api, image).stack
     if stack is None:
