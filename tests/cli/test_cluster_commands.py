@@ -49,7 +49,7 @@ def _without_a_cluster(script: Callable[..., None], monkeypatch: pytest.MonkeyPa
         (("submit", "kubernetes", *LARGE, "--image", IMAGE), "no cluster is configured: "),
         ((*SLURM, *SMALL, "--nodes", "0"), "--nodes is a number from 1 on"),
         ((*SLURM, *SMALL, "--nodes", "1,"), "--nodes is a number from 1 on"),
-        ((*SLURM, *SMALL, "--cpu-bind", "cores"), "torchrun starts the ranks of a node"),
+        ((*SLURM, *SMALL, "--cpu-bind", "cores"), "is for ranks of --starter srun"),
         ((*PODS, "--toleration", "a:Sometimes"), "--toleration effect 'Sometimes'"),
         ((*PODS, "--node-selector", "a"), "--node-selector is NAME=VALUE"),
         ((*PODS, "--rdma", "rdma/hca=many"), "--rdma 'many'"),

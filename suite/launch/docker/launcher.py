@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from docker import APIClient
-from docker.errors import APIError, DockerException
+from docker.errors import APIError, DockerException, NotFound
 from requests.exceptions import ConnectionError as NoConnection
 from requests.exceptions import RequestException
 
@@ -171,12 +171,11 @@ class DockerLauncher:
     def run(self, job: Job, folder: Path, on_event: OnEvent) -> Outcome:
         """See ``Launcher.run``. Raises UsageError for several nodes, LauncherUnavailable where the runtime stays away;
         all that a runtime refuses is an Outcome."""
-        document = self._document(job)
-        began = time.monotonic()
+        document, began = self._document(job), time.monotonic()
+        # two users of one runtime may run the same plan: the run's id alone could be taken
+        name = f"{job.name.lower()}-{session.session_id()}"
         with self.stops() as requests:
             try:
-                # two users of one runtime may run the same plan: the run's id alone could be taken
-                name = f"{job.name.lower()}-{session.session_id()}"
                 container = self._patiently(lambda: self._created(document, name))
                 if self.runtime.facts.remote:
                     copying.put_bundle(self._api, container, job.name, folder, document["User"])
@@ -188,7 +187,7 @@ class DockerLauncher:
                     raise self._away(error) from error
                 return _refused(job, error, time.monotonic() - began)
             finally:
-                self._remove(job)
+                self._remove(name)
 
     @property
     def _api(self) -> APIClient:
@@ -257,17 +256,18 @@ class DockerLauncher:
             "again"
         )
 
-    def _remove(self, job: Job) -> None:
+    def _remove(self, name: str) -> None:
         """Nothing of the run is left on the runtime; what cannot be removed in time is by the next session."""
         give_up = time.monotonic() + self.patience.remove_seconds
         while True:
-            # one that has just come back fails to remove what it has not found again
-            with suppress(DockerException, OSError):
-                if session.remove_labelled(self._api, job.labels):
-                    return
-            if time.monotonic() >= give_up:
+            try:
+                self._api.remove_container(name, force=True, v=True)
+            except NotFound:  # so it is gone indeed, and not only about to be
                 return
-            time.sleep(RETRY_SECONDS)
+            except (DockerException, OSError):  # one that has just come back fails at what it has not found again
+                if time.monotonic() >= give_up:
+                    return
+                time.sleep(RETRY_SECONDS)
 
 
 def _refused(job: Job, error: Exception, seconds: float) -> Outcome:

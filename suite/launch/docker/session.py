@@ -55,15 +55,6 @@ def remove_orphans(api: APIClient, is_local: bool) -> int:
     return removed
 
 
-def remove_labelled(api: APIClient, labels: dict[str, str]) -> bool:
-    """Remove every container that carries this session's label of this run; whether none is there any more, for a
-    removal that somebody else has begun may fail. Raises DockerException."""
-    wanted = {"label": [f"{name}={labels[name]}" for name in (SESSION_LABEL, RUN_LABEL)]}
-    for entry in api.containers(all=True, filters=wanted):
-        remove_container(api, entry["Id"])
-    return not api.containers(all=True, filters=wanted)
-
-
 def ask(api: APIClient, image: str, command: Sequence[str], **host: Any) -> bytes:
     """Standard output of a command in a short container, without network and rights. ``host``: more of its HostConfig.
 

@@ -101,11 +101,6 @@ class SlurmSettings(Frozen):
 
     @model_validator(mode="after")
     def _binds_once(self) -> "SlurmSettings":
-        if self.cpu_bind is not None and self.starter == "torchrun":
-            raise ValueError(
-                f"--cpu-bind {self.cpu_bind}: torchrun starts the ranks of a node, so srun cannot bind them; add "
-                "--starter srun"
-            )
-        if self.cpu_bind is not None and self.hint is not None:
-            raise ValueError("--cpu-bind and --hint exclude each other: srun takes one of them")
+        if self.cpu_bind is not None and (self.starter == "torchrun" or self.hint is not None):
+            raise ValueError(f"--cpu-bind {self.cpu_bind} is for ranks of --starter srun, and srun takes it or --hint")
         return self

@@ -13,7 +13,7 @@ from unittest.mock import Mock
 
 import pytest
 from docker.context.config import get_context_id
-from docker.errors import APIError, ImageNotFound
+from docker.errors import APIError, ImageNotFound, NotFound
 from requests.exceptions import ConnectionError as NoConnection
 
 from suite.launch.docker import connection
@@ -141,7 +141,7 @@ class TestWhichRuntimeIsMeant:
 
 def test_a_runtime_may_be_restarted_at_every_call_that_begins_a_run(tmp_path: Path) -> None:
     scripted, calls = ScriptedRuntime(says=(b"a line\n",)), Mock()
-    calls.containers.return_value = []
+    calls.remove_container.side_effect = [NoConnection(), None, NotFound("gone")]
     calls.inspect_container.return_value = {"State": {"Status": "exited"}}
     calls.wait.side_effect = scripted.wait
     calls.create_container_from_config.side_effect = [NoConnection(), APIError("made before", Mock(status_code=409))]
