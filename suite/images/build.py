@@ -56,7 +56,7 @@ class BuildFailed(Exception):
     """A build stopped: in which step, and the last lines of its output."""
 
     def __init__(self, step: Step | None, lines: Iterable[str], log: Path) -> None:
-        self.step, self.lines, self.log = step, list(lines), log
+        self.step, self.lines = step, list(lines)
         last = self.lines[-1] if self.lines else "no reason given"
         where = f"step {step.number} of {step.of} ({step.instruction[:60]})" if step else "the build"
         super().__init__(f"{where} failed: {last}; all of its output is in {log}")
@@ -129,8 +129,7 @@ def build_image(
     choices: BuildChoices = BuildChoices(),
     on_step: OnStep = lambda step: None,
 ) -> Built:
-    """Build an image of the catalogue from the checkout and tag it. Raises UsageError for what cannot be asked, and
-    BuildFailed."""
+    """Build an image of the catalogue from the checkout and tag it. Raises UsageError before it begins, BuildFailed."""
     image = find_image(name)
     _require_inputs(image, project, choices)
     stage = f"-{choices.target}" if choices.target else ""  # one on the way never takes the image's own name
@@ -259,8 +258,7 @@ def variable(image: str) -> str:
 
 
 def pin_for_compose(project: Project, built: Built) -> Path | None:
-    """Have compose.yaml run this very image; the file that says so. ``None`` where it runs no such image, or another
-    tag was built. Raises UsageError."""
+    """Have compose.yaml run this very image where it runs one of this tag; the file that says so. Raises UsageError."""
     compose, path, name = project.root / "compose.yaml", project.root / ".env", variable(built.name)
     is_usual = built.tag == find_image(built.name).tag(suite_version())
     if not is_usual or not compose.is_file() or name not in compose.read_text(encoding="utf-8"):

@@ -1,5 +1,4 @@
-"""What an image is made of, as a CycloneDX list that depends on its content alone. Runs inside an image build, by the
-driver's interpreter alone."""
+"""What an image is made of, as a CycloneDX list of its content alone. Runs inside an image build, by itself."""
 
 import json
 import re

@@ -1,5 +1,4 @@
-"""A folder of wheels for an image build that is to fetch nothing, with a CPU build of torch, filled by pip with the
-caller's own configuration. What comes as source alone is built here."""
+"""Wheels for an image build that fetches nothing, with a CPU build of torch, by pip as its caller has set it up."""
 
 import hashlib
 import os
@@ -21,11 +20,8 @@ SOURCES = ("deepspeed", "antlr4-python3-runtime", "transformers-stream-generator
 
 
 def fill_wheelhouse(project: Project, image: Image) -> Path:
-    """Fetch and build what an image needs on a CPU; gives back the folder. What is there already stays.
-
-    Beside it the lock of the CPU build is written, ``cpu.lock`` for the image engines: the pins of the checkout's own
-    lock with the hashes of these very wheels. Raises UsageError.
-    """
+    """Fetch and build what an image needs on a CPU; gives back the folder. What is there already stays. Beside it the
+    lock of the CPU build is written: the checkout's own pins with the hashes of these wheels. Raises UsageError."""
     if image.cpu_stack is None:
         raise UsageError(f"the image {image.name} has no CPU build, which a wheelhouse is for")
     folder = project.build_inputs / "wheelhouse"

@@ -79,16 +79,15 @@ def stack_versions(python: str, packages: tuple[str, ...]) -> dict[str, str | No
 
 
 def ask_worker(python: str, module: str, *arguments: str, seconds: float = ASK_SECONDS) -> Any:
-    """What a module of the worker prints as JSON under the interpreter ``python``, in the environment of ranks. Raises
-    UsageError as ``stack_versions``."""
+    """What a module of the worker prints as JSON in the environment of ranks. Raises as ``stack_versions``."""
     root = str(Path(__file__).resolve().parents[2])
     path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
     return _answer_of(python, (python, "-m", module, *arguments), seconds, {**os.environ, "PYTHONPATH": path})
 
 
 def stack_code(python: str, packages: tuple[str, ...]) -> dict[str, str]:
-    """Digest of the code of each package that the interpreter ``python`` has, all of which is read: half a second for
-    torch, DeepSpeed and transformers. Raises UsageError as ``stack_versions``."""
+    """Digest of the code of each package that the interpreter has, all of which is read: half a second for torch,
+    DeepSpeed and transformers. Raises UsageError as ``stack_versions``."""
     found = told_by(python, _IDENTITY.read_text(encoding="utf-8"), *packages)
     return {package: told["digest"] for package, told in found.items() if told is not None}
 

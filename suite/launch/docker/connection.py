@@ -58,8 +58,7 @@ class Runtime:
 
 
 def connect(copy_back: bool = False) -> Runtime:
-    """Reach the container runtime. ``copy_back``: treat it as one that does not see this host's folders. Raises
-    UsageError."""
+    """Reach the container runtime; ``copy_back``: as one that does not see this host's folders. Raises UsageError."""
     host = chosen_host()
     try:
         if host.startswith("ssh://"):
