@@ -19,7 +19,7 @@ from suite.backends.base import VLLM_PACKAGES, BackendDriver, vllm_error
 from suite.backends.registry import Interpreters, backends, find_backend, own_backends
 from suite.conduct.planning.machine import smallest_memory
 from suite.launch.docker.connection import Runtime, connect
-from suite.launch.docker.gpus import access_of
+from suite.launch.docker.offers import access_of
 from suite.launch.idle import others_on_cpus
 from suite.launch.probe import LocalDevice, ask_worker, hidden_by_variable, host_facts, local_devices, stack_versions
 from suite.spec.base import Frozen, UsageError

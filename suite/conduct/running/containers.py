@@ -17,9 +17,8 @@ from suite.conduct.planning.machine import (
 )
 from suite.launch.docker.conclude import essence
 from suite.launch.docker.connection import Runtime, connect
-from suite.launch.docker.gpus import image_versions, may_have_gpus, usable_gpus
-from suite.launch.docker.images import ImageFacts, find_image, usual_image
 from suite.launch.docker.launcher import DockerLauncher
+from suite.launch.docker.offers import ImageFacts, find_image, image_versions, may_have_gpus, usable_gpus, usual_image
 from suite.launch.docker.session import remove_orphans
 from suite.launch.docker.settings import DockerSettings
 from suite.launch.job import PYTHON

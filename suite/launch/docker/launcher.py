@@ -17,8 +17,7 @@ from requests.exceptions import RequestException
 from suite.launch.docker import copying, session
 from suite.launch.docker.conclude import conclude, essence, reason_of, runtime_failure, told
 from suite.launch.docker.connection import Runtime
-from suite.launch.docker.gpus import access_of, device_requests
-from suite.launch.docker.images import ImageFacts
+from suite.launch.docker.offers import ImageFacts, access_of, device_requests
 from suite.launch.docker.settings import DockerSettings
 from suite.launch.docker.watch import RETRY_SECONDS, USUAL_PATIENCE, ContainerPatience, ContainerWatch
 from suite.launch.job import PYTHON_PATH, RUNS, Job, Mount, Site

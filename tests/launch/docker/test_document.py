@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from suite.launch import node
-from suite.launch.docker.gpus import device_requests
 from suite.launch.docker.launcher import container_document
+from suite.launch.docker.offers import device_requests
 from suite.launch.docker.settings import DockerSettings
 from suite.launch.job import Job, JobLimits, Mount
 from suite.spec.base import UsageError

@@ -19,8 +19,8 @@ from requests.exceptions import ConnectionError as NoConnection
 from suite.launch.docker import connection
 from suite.launch.docker.conclude import conclude
 from suite.launch.docker.connection import chosen_host
-from suite.launch.docker.images import digest_in, find_image
 from suite.launch.docker.launcher import DockerLauncher
+from suite.launch.docker.offers import digest_in, find_image
 from suite.launch.docker.session import RUN_LABEL, SESSION_LABEL, is_dead, remove_orphans, this_driver
 from suite.launch.docker.settings import DockerSettings
 from suite.launch.docker.watch import ContainerPatience, ContainerWatch
