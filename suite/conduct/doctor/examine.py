@@ -215,14 +215,11 @@ def _fits(room: int | None, precision: Precision) -> list[Fit]:
     return rows
 
 
-#: what the runtime runs before a container starts, where GPUs come by NVIDIA's hook
-NVIDIA_HOOK = "nvidia-container-runtime-hook"
-
-
 def _gpus(runtime: Runtime) -> str:
     if access_of(runtime, "auto") == "cdi":
         return "GPUs by CDI"
-    has_hook = "nvidia" in runtime.runtimes or (not runtime.facts.remote and shutil.which(NVIDIA_HOOK))
+    hook = None if runtime.facts.remote else shutil.which("nvidia-container-runtime-hook")
+    has_hook = hook or "nvidia" in (runtime.info.get("Runtimes") or ())
     return "GPUs by NVIDIA's container toolkit" if has_hook else "no sign of GPUs"
 
 

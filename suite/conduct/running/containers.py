@@ -131,7 +131,7 @@ def _devices(
 def _cpus(runtime: Runtime, settings: DockerSettings) -> tuple[str, ...]:
     """Numbers of the CPUs that a run may use."""
     if settings.cpuset is None:
-        return tuple(str(number) for number in range(runtime.cpus))
+        return tuple(str(number) for number in range(int(runtime.info.get("NCPU") or 1)))
     chosen: set[int] = set()
     for numbers in settings.cpuset.split(","):
         first, _, last = numbers.partition("-")

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,16 +46,13 @@ class RuntimeFacts(Frozen):
 
 @dataclass(frozen=True)
 class Runtime:
-    """A connection to a container runtime, and its facts."""
+    """A connection to a container runtime, its facts, and all that it says of its host (GET /info)."""
 
     api: APIClient
     host: str
     facts: RuntimeFacts
     architecture: str
-    cpus: int
-    runtimes: tuple[str, ...]
-    cdi_folders: tuple[str, ...]
-    cdi_devices: tuple[str, ...]
+    info: Mapping[str, Any]
 
 
 def connect(copy_back: bool = False) -> Runtime:
@@ -117,18 +115,7 @@ def _connected(api: APIClient, host: str, version: dict[str, Any], info: dict[st
         remapped="name=userns" in options,
         remote=copy_back or not host.startswith("unix://") or info.get("Name") != platform.node(),
     )
-    return Runtime(
-        api=api,
-        host=host,
-        facts=facts,
-        architecture=str(version.get("Arch", "")),
-        cpus=int(info.get("NCPU") or 1),
-        runtimes=tuple(info.get("Runtimes") or ()),
-        cdi_folders=tuple(info.get("CDISpecDirs") or ()),
-        cdi_devices=tuple(
-            str(one.get("ID")) for one in info.get("DiscoveredDevices") or () if one.get("Source") == "cdi"
-        ),
-    )
+    return Runtime(api, host, facts, str(version.get("Arch", "")), info)
 
 
 SSH_SECONDS = 30.0
@@ -142,17 +129,14 @@ def open_tunnel(host: str) -> str:
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     socket = folder / "engine.sock"
     address = urlsplit(host)
-    options = ["-o", "BatchMode=yes", "-o", "ExitOnForwardFailure=yes", "-o", "ServerAliveInterval=15"]
-    options += ["-L", f"{socket}:{address.path.rstrip('/') or RUNTIME_SOCKET}"]
-    options += ["-l", address.username] if address.username else []
-    options += ["-p", str(address.port)] if address.port else []
+    command = ["ssh", "-o", "BatchMode=yes", "-o", "ExitOnForwardFailure=yes", "-o", "ServerAliveInterval=15"]
+    command += ["-L", f"{socket}:{address.path.rstrip('/') or RUNTIME_SOCKET}"]
+    command += ["-l", address.username] if address.username else []
+    command += ["-p", str(address.port)] if address.port else []
+    command += ["--", address.hostname or "", "cat"]
     # in a session of its own, so that Ctrl-C is not its end; it ends when nobody holds its standard input
     process = subprocess.Popen(
-        ["ssh", *options, "--", address.hostname or "", "cat"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
+        command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
     )
     atexit.register(process.terminate)
     give_up = time.monotonic() + SSH_SECONDS

@@ -141,10 +141,11 @@ def access_of(runtime: Runtime, asked: GpuAccess) -> Literal["nvidia", "cdi"]:
     """How GPUs are asked for: by CDI where the runtime has it and NVIDIA's devices are described, else by the hook."""
     if asked != "auto":
         return asked
-    folders = () if runtime.facts.remote else runtime.cdi_folders
-    files = (file for folder in folders for file in Path(folder).glob("*.[jy]*"))  # JSON or YAML
-    is_described = any(device.startswith(CDI_KIND) for device in runtime.cdi_devices)
-    return "cdi" if is_described or any(map(_describes_gpus, files)) else "nvidia"
+    folders = None if runtime.facts.remote else runtime.info.get("CDISpecDirs")
+    files = (file for folder in folders or () for file in Path(folder).glob("*.[jy]*"))  # JSON or YAML
+    found = runtime.info.get("DiscoveredDevices") or ()
+    is_listed = any(one.get("Source") == "cdi" and str(one.get("ID")).startswith(CDI_KIND) for one in found)
+    return "cdi" if is_listed or any(map(_describes_gpus, files)) else "nvidia"
 
 
 def device_requests(ids: Sequence[str], count: int | None, access: Literal["nvidia", "cdi"]) -> list[dict[str, Any]]:
@@ -161,7 +162,7 @@ def device_requests(ids: Sequence[str], count: int | None, access: Literal["nvid
 def may_have_gpus(runtime: Runtime) -> bool:
     """Whether GPUs that nobody named are worth asking for: this host's driver shows some, or the runtime knows them."""
     here = () if runtime.facts.remote else local_devices()
-    return bool(here) or "nvidia" in runtime.runtimes or access_of(runtime, "auto") == "cdi"
+    return bool(here) or "nvidia" in (runtime.info.get("Runtimes") or ()) or access_of(runtime, "auto") == "cdi"
 
 
 def usable_gpus(runtime: Runtime, settings: DockerSettings, image: str) -> tuple[LocalDevice, ...]:

@@ -146,16 +146,11 @@ def _moment(text: str) -> float | None:
 
 def _call(*command: str, text: str | None = None) -> str:
     """Standard output. Raises UsageError when there is no such command, it fails, or does not answer."""
+    env = _environment()
     try:
         # in a session of its own: a Ctrl-C in this terminal must not end it between the controller and its answer
         done = subprocess.run(
-            command,
-            input=text,
-            capture_output=True,
-            text=True,
-            env=_environment(),
-            timeout=ASK_SECONDS,
-            start_new_session=True,
+            command, input=text, capture_output=True, text=True, env=env, timeout=ASK_SECONDS, start_new_session=True
         )
     except subprocess.TimeoutExpired as error:
         raise NoAnswer(f"Slurm did not answer within {ASK_SECONDS:g} s ({command[0]})") from error

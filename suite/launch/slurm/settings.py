@@ -61,16 +61,11 @@ class SlurmSettings(Frozen):
     ] = "torchrun"
     array: Annotated[bool, Declared("--array", "join runs that ask for the same into one array job", "flag")] = False
     at_once: Annotated[
-        int,
-        Declared("--at-once", "runs of this results folder at the same time; their timings may interfere", least=1),
+        int, Declared("--at-once", "runs of this results folder at the same time; their timings may interfere", least=1)
     ] = Field(default=1, gt=0)
     cpu_bind: Annotated[
         str | None,
-        Declared(
-            "--cpu-bind",
-            "how srun binds ranks, with --starter srun [default: none]",
-            metavar="none|cores|ldoms",
-        ),
+        Declared("--cpu-bind", "how srun binds ranks, with --starter srun [default: none]", metavar="none|cores|ldoms"),
     ] = None
     hint: Annotated[str | None, Declared("--hint", "how tasks share cores", metavar="nomultithread")] = None
     options: Annotated[

@@ -20,7 +20,7 @@ def runtime(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A runtime on this host, whose driver shows two GPUs."""
     monkeypatch.setattr(offers, "local_devices", lambda: HERE)
     facts = SimpleNamespace(remote=False)
-    return SimpleNamespace(api=None, facts=facts, cdi_devices=(), cdi_folders=(), runtimes=())
+    return SimpleNamespace(api=None, facts=facts, info={})
 
 
 def usable(runtime: Any, **settings: Any) -> tuple[LocalDevice, ...]:
@@ -87,5 +87,5 @@ def test_what_a_runtime_does_not_give_is_named_and_no_lack_of_the_suite(runtime,
 )
 def test_cdi_is_asked_where_a_file_describes_gpus_whatever_its_name(runtime, name, kind, access, tmp_path):
     (tmp_path / name).write_text(kind)
-    runtime.cdi_folders = (str(tmp_path),)
+    runtime.info["CDISpecDirs"] = [str(tmp_path)]
     assert offers.access_of(runtime, "auto") == access
