@@ -37,11 +37,10 @@ class SlurmScheduler:
     def look(self, submission: Submission) -> SchedulerState:
         found = self._find(submission)
         if found is None:
-            has_output = submission.submitted is not None and _output_path(submission, None).is_file()
-            told = f"Slurm knows no job {_called(submission)} (any more)"
-            if has_output:
-                return SchedulerState(phase="over", word="forgotten", detail=f"{told}; its output is there")
-            return SchedulerState(phase="gone", word="unknown", detail=told)
+            if submission.submitted is not None and _output_path(submission, None).is_file():
+                detail = f"{_unknown(submission)}; its output is there"
+                return SchedulerState(phase="over", word="forgotten", detail=detail)
+            return SchedulerState(phase="gone", word="unknown", detail=_unknown(submission))
         where = f" on {found.nodes}" if found.nodes else ""
         reason = f" ({found.reason})" if found.reason else ""
         phase: Phase = "pending" if found.state in _WAITS else "running" if found.state in _RUNS else "over"
@@ -50,7 +49,7 @@ class SlurmScheduler:
     def cancel(self, submission: Submission) -> None:
         found = self._find(submission)
         if found is None:
-            raise UsageError(f"{submission.run_id}: Slurm knows no job {_called(submission)} (any more)")
+            raise UsageError(f"{submission.run_id}: {_unknown(submission)}")
         if found.state not in (*_WAITS, *_RUNS):
             return
         # a submission that somebody handed on may name any job of whoever cancels
@@ -64,20 +63,15 @@ class SlurmScheduler:
 
     def gather(self, submission: Submission) -> Gathered:
         found = self._find(submission)
-        path, layout, starter = (
-            _output_path(submission, found),
-            submission.manifest.layout,
-            submission.fact("starter", str),
-        )
+        path, layout = _output_path(submission, found), submission.manifest.layout
+        starter = submission.fact("starter", str)
         try:
             with open_plain(path, str(path), _MOST_OUTPUT_BYTES) as file:
                 output = read_output(lines_of(file), layout, starter)
         except FileNotFoundError as error:
             if found is None:
-                raise UsageError(
-                    f"{submission.run_id}: nothing came back: Slurm knows no job {_called(submission)} (any more), "
-                    f"and there is no output in {path}"
-                ) from error
+                why = f"{_unknown(submission)}, and there is no output in {path}"
+                raise UsageError(f"{submission.run_id}: nothing came back: {why}") from error
             output = read_output((), layout, starter)
         except OSError as error:
             raise UsageError(f"cannot read {path}: {error.strerror}") from error
@@ -116,10 +110,10 @@ class SlurmScheduler:
     @staticmethod
     def _find(submission: Submission) -> client.QueueEntry | None:
         job = _job(submission)
-        if job is None:
-            folder = str(Path(submission.fact("output", str)).parent)
-            return client.find_by_name(submission.fact("name", str), folder, _index(submission))
-        return client.find(job)
+        if job is not None:
+            return client.find(job)
+        folder = str(Path(submission.fact("output", str)).parent)
+        return client.find_by_name(submission.fact("name", str), folder, _index(submission))
 
 
 def _output_path(submission: Submission, found: client.QueueEntry | None) -> Path:
@@ -139,8 +133,8 @@ def _outputs(submission: Submission, name: str) -> list[Path]:
     return [path for path in Path(submission.fact("output", str)).parent.glob("*.out") if own.fullmatch(path.name)]
 
 
-def _called(submission: Submission) -> str:
-    return str(_job(submission) or f"named {submission.fact('name', str)}")
+def _unknown(submission: Submission) -> str:
+    return f"Slurm knows no job {_job(submission) or 'named ' + submission.fact('name', str)} (any more)"
 
 
 def _job(submission: Submission) -> str | None:
