@@ -70,8 +70,8 @@ class SlurmScheduler:
                 output = read_output(lines_of(file), layout, starter)
         except FileNotFoundError as error:
             if found is None:
-                why = f"{_unknown(submission)}, and there is no output in {path}"
-                raise UsageError(f"{submission.run_id}: nothing came back: {why}") from error
+                told = f"{_unknown(submission)}, and there is no output in {path}"
+                raise UsageError(f"{submission.run_id}: nothing came back: {told}") from error
             output = read_output((), layout, starter)
         except OSError as error:
             raise UsageError(f"cannot read {path}: {error.strerror}") from error
