@@ -213,10 +213,8 @@ def _require_inputs(image: Image, project: Project, choices: BuildChoices) -> No
             raise UsageError(f"{image.name} needs --build-arg {name}=...: {meaning}")
     lock = f"{image.cpu_stack if choices.cpu else USUAL}.lock"
     if (choices.cpu or choices.offline) and not (project.build_inputs / lock).is_file():
-        raise UsageError(
-            f"there is no {lock} in {project.build_inputs}; fill the wheelhouse: suite images wheelhouse "
-            f"{image.name if choices.cpu else ''}".rstrip()
-        )
+        command = f"suite images wheelhouse {image.name if choices.cpu else ''}".rstrip()
+        raise UsageError(f"there is no {lock} in {project.build_inputs}; fill the wheelhouse: {command}")
 
 
 def _arguments(image: Image, choices: BuildChoices) -> dict[str, str]:

@@ -140,8 +140,6 @@ def read_beside(image: Path, digest: str) -> StackFile | None:
         return None
     found = read_stack(path)
     if found.file not in (None, digest):
-        raise UsageError(
-            f"{path} was written for another image file than {image} is now; write it anew: "
-            f"`suite images stack IMAGE --file {image}`"
-        )
+        again = f"`suite images stack IMAGE --file {image}`"
+        raise UsageError(f"{path} was written for another image file than {image} is now; write it anew: {again}")
     return found

@@ -64,8 +64,7 @@ def _locked(name: str, version: str, found: Sequence[Path]) -> str:
     if not found:
         raise UsageError(f"the wheelhouse has no wheel of {name} {version}")
     if name == "torch" and not any("+cpu" in wheel.name for wheel in found):
-        raise UsageError(
-            f"{found[0].name} is no CPU build of torch; point pip at one (PIP_FIND_LINKS or PIP_EXTRA_INDEX_URL)"
-        )
+        variables = "PIP_FIND_LINKS or PIP_EXTRA_INDEX_URL"
+        raise UsageError(f"{found[0].name} is no CPU build of torch; point pip at one ({variables})")
     hashes = "".join(f" \\\n    --hash=sha256:{hashlib.sha256(wheel.read_bytes()).hexdigest()}" for wheel in found)
     return f"{name}=={found[0].name.split('-')[1]}{hashes}\n"

@@ -160,9 +160,7 @@ def _gpu_check(gpus: tuple[LocalDevice, ...]) -> Check:
     found = f"{len(gpus)} x {', '.join(sorted({gpu.name for gpu in gpus}))}"
     hidden = hidden_by_variable(gpus, os.environ)
     if hidden is not None:
-        return _check(
-            "gpu", f"{found}; {hidden}", "runs on this host use what the variable leaves; unset it to use all"
-        )
+        return _check("gpu", f"{found}; {hidden}", "runs here use what the variable leaves; unset it to use all")
     unknown = ", ".join(sorted({gpu.name for gpu in gpus if find_device(gpu.name) is None}))
     return _check("gpu", found, unknown and f"{unknown} is not in the device catalogue: MFU, HFU and MBU will be null")
 

@@ -6,12 +6,10 @@ from typing import Literal, NamedTuple
 
 from suite.launch.outcome import Failure, FailureKind, Outcome
 
-REFUSED_LIMIT = (
-    "the runtime may not raise this limit: take one that it may (--ulimit memlock=8388608), or give the runtime "
-    "CAP_SYS_RESOURCE"
-)
+REFUSED_LIMIT = "take a limit that the runtime may set (--ulimit memlock=8388608), or give it CAP_SYS_RESOURCE"
 NO_RUNTIME = "install NVIDIA's container toolkit on the runtime's host, or use its CDI devices (--gpu-access cdi)"
 NO_CDI = "turn CDI on in the runtime's daemon.json (features.cdi) and describe the GPUs (nvidia-ctk cdi generate)"
+NO_FOLDER = "the runtime does not see this folder: it runs on another machine; use --copy-back"
 OTHER_IMAGE = "the image lacks the suite: build it with `suite images build`, or derive it from one that was"
 
 _HANDED_ON = re.compile(
@@ -51,21 +49,11 @@ RUNTIME_PATTERNS: tuple[Proof, ...] = (
     Proof("disk_full", r"no space left on device|disk quota exceeded"),
     Proof("config", r"setting rlimit|set(ting)? rlimits|setrlimit `RLIMIT", REFUSED_LIMIT),
     Proof("config", r"[Ee]xec format error", "the image is of another architecture than this host: build it here"),
-    Proof(
-        "config",
-        r"(FATAL tini .{0,1000}|exec:? .{0,1000})(No such file|no such file|executable file not found)",
-        OTHER_IMAGE,
-    ),
+    Proof("config", r"(FATAL tini|exec:?) .{0,1000}([Nn]o such file|executable file not found)", OTHER_IMAGE),
     Proof("config", r"No module named '?suite", OTHER_IMAGE),
-    Proof(
-        "config",
-        r"bind source path does not exist",
-        "the runtime does not see this folder: it runs on another machine; use --copy-back",
-    ),
+    Proof("config", r"bind source path does not exist", NO_FOLDER),
     Proof("config", r"[Rr]equested CPUs are not available", "choose CPUs that the runtime's host has, with --cpuset"),
-    Proof(
-        "config", r"network \S+ not found|unable to find network", "name a network that the runtime has, with --network"
-    ),
+    Proof("config", r"network \S+ not found|unable to find network", "name one that the runtime has, with --network"),
     Proof("config", r"unknown ulimit|invalid ulimit|ulimit .{0,200} is not valid"),
     Proof("config", r"[Mm]inimum memory limit allowed", "allow a rank more host memory, with --memory"),
 )

@@ -24,6 +24,7 @@ from pydantic import Field
 from suite.launch.docker.conclude import reason_of
 from suite.spec.base import Frozen, UsageError
 
+#: of those that can be asked for GPUs
 OLDEST_API = (1, 40)
 ASK_SECONDS = 10
 CALL_SECONDS = 120
@@ -94,8 +95,7 @@ def _require_new_enough(host: str, version: dict[str, Any]) -> None:
     spoken = str(version.get("ApiVersion", "0"))
     if tuple(map(int, re.findall(r"\d+", spoken))) < OLDEST_API:
         raise UsageError(
-            f"the container runtime at {host} is too old: it speaks API {spoken}, and 1.40 (Docker 19.03) is the "
-            "oldest that can be asked for GPUs; update it"
+            f"the runtime at {host} is too old: its API is {spoken}, and not 1.40 (Docker 19.03); update it"
         )
 
 

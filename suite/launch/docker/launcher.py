@@ -45,9 +45,7 @@ def container_document(
     other ids on the host; ``remote``: a volume that goes with the container takes the place of the job's mounts. Raises
     UsageError for several nodes."""
     if job.nodes > 1:
-        raise UsageError(
-            f"the docker launcher runs one node, not {job.nodes}; `suite submit` runs several on Kubernetes or Slurm"
-        )
+        raise UsageError(f"the docker launcher runs one node, not {job.nodes}; `suite submit` has Kubernetes or Slurm")
     has_gpus = bool(job.devices or job.device_count)
     mounts = [
         {"Type": "bind", "Source": mount.source, "Target": mount.target, "ReadOnly": mount.read_only}

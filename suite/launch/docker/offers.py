@@ -51,21 +51,15 @@ def find_image(runtime: Runtime, reference: str, pull: Pull, on_progress: OnProg
         _pull(runtime, reference, on_progress)
         found = _inspected(runtime, reference)
     if found is None:
-        raise UsageError(
-            f"there is no image {reference} on this runtime (--pull {pull}); `suite images list` shows what it has, "
-            "`suite images build` makes those of the catalogue"
-        )
+        way_out = "`suite images list` shows what is, `suite images build` makes it"
+        raise UsageError(f"there is no image {reference} on this runtime (--pull {pull}); {way_out}")
     labels = (found.get("Config") or {}).get("Labels") or {}
     architecture, version = found.get("Architecture"), labels.get(VERSION_LABEL)
     if architecture and runtime.architecture and architecture != runtime.architecture:
-        raise UsageError(
-            f"{reference} is built for {architecture}, the runtime's host is {runtime.architecture}; build it there"
-        )
+        raise UsageError(f"{reference} is for {architecture}, the runtime for {runtime.architecture}: build it there")
     if IMAGE_LABEL in labels and version not in (None, suite_version()):
-        raise UsageError(
-            f"{reference} holds suite {version}, this driver is {suite_version()}; build it again: "
-            f"suite images build {labels[IMAGE_LABEL]}"
-        )
+        again = f"suite images build {labels[IMAGE_LABEL]}"
+        raise UsageError(f"{reference} holds suite {version}, this is {suite_version()}; build it again: {again}")
     return ImageFacts(
         reference=reference,
         id=found["Id"],
@@ -112,9 +106,7 @@ def _pull(runtime: Runtime, reference: str, on_progress: OnProgress) -> None:
                 done.add(line["id"])
                 on_progress(f"pulling {reference}: {len(done)} of {len(layers | done)} layers")
     except (DockerException, OSError) as error:
-        raise UsageError(
-            f"{reference} cannot be pulled: {told(error)}; check its name, the registry and the log-in"
-        ) from error
+        raise UsageError(f"{reference} cannot be pulled: {told(error)}; check its name, registry and log-in") from error
 
 
 def image_versions(

@@ -60,9 +60,7 @@ def submit(script: str, *options: str) -> str:
     try:
         job = _call("sbatch", "--parsable", *options, text=script).split(";")[0].strip()
     except NoAnswer as error:
-        raise Unanswered(
-            f"{error}; it may have taken the job all the same, which the next suite status, collect or submit finds out"
-        ) from error
+        raise Unanswered(f"{error}; whether it took the job suite status, collect or submit will find out") from error
     deadline, found = time.monotonic() + REASON_SECONDS, None
     while time.monotonic() < deadline:
         with suppress(UsageError):  # it is in the queue: that the queue is not shown now is no refusal
@@ -155,10 +153,8 @@ def _call(*command: str, text: str | None = None) -> str:
     except subprocess.TimeoutExpired as error:
         raise NoAnswer(f"Slurm did not answer within {ASK_SECONDS:g} s ({command[0]})") from error
     except OSError as error:
-        raise UsageError(
-            f"there is no Slurm here: {command[0]} cannot be run ({error.strerror}); run this on a login node of the "
-            "cluster"
-        ) from error
+        why = f"{command[0]} cannot be run ({error.strerror})"
+        raise UsageError(f"there is no Slurm here: {why}; run this on a login node of the cluster") from error
     if done.returncode != 0:
         # what it complained of, in one line without its own name before each
         lines = [line.split("error: ", 1)[-1].strip() for line in done.stderr.splitlines()]

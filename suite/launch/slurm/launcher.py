@@ -41,9 +41,7 @@ class SlurmLauncher(ClusterLauncher):
             self.notes = by_digest_note(nodes.image)
         self._nodes = nodes
         if nodes.image is None and nodes.mounts:
-            raise UsageError(
-                "--mount shows folders to a container; without --image the ranks see the nodes' own: leave it out"
-            )
+            raise UsageError("--mount is of containers; without --image the ranks see the nodes' folders: leave it out")
 
     @staticmethod
     def scheduler() -> SlurmScheduler:

@@ -55,10 +55,8 @@ class SlurmScheduler:
         # a submission that somebody handed on may name any job of whoever cancels
         name = submission.fact("name", str)
         if not client.is_called(found.job, name):
-            raise UsageError(
-                f"{submission.run_id}: job {found.job} is not yours or is not called {name!r}, so it is another's; "
-                f"scancel {found.job} ends it all the same"
-            )
+            told = f"job {found.job} is not yours or is not called {name!r}; scancel {found.job} ends it all the same"
+            raise UsageError(f"{submission.run_id}: {told}")
         client.cancel(found.job)
 
     def gather(self, submission: Submission) -> Gathered:

@@ -42,9 +42,7 @@ def same_request(job: Job) -> Job:
 def output_files(start: str, is_array: bool) -> str:
     """Where a job's output goes, in sbatch's spelling: ``%j`` the job, ``%A_%a`` the array and its member."""
     if "\\" in start:
-        raise UsageError(
-            f"{Path(start).parent.parent}: below a backslash Slurm writes no output; choose another --runs"
-        )
+        raise UsageError(f"--runs {Path(start).parent.parent}: Slurm writes no output below a name with a backslash")
     return start.replace("%", "%%") + ("-%A_%a.out" if is_array else "-%j.out")
 
 

@@ -134,7 +134,7 @@ class TestWhichRuntimeIsMeant:
             connection.connect()
 
     def test_a_runtime_too_old_for_gpus_is_refused(self) -> None:
-        with pytest.raises(UsageError, match=r"too old: it speaks API 1\.39, and 1\.40"):
+        with pytest.raises(UsageError, match=r"too old: its API is 1\.39, and not 1\.40"):
             connection._require_new_enough("h", {"ApiVersion": "1.39"})
         connection._require_new_enough("h", {"ApiVersion": "1.40"})
 
@@ -262,7 +262,7 @@ def test_a_digest_is_that_of_the_repository_that_was_asked_for(reference, digest
 @pytest.mark.parametrize(
     ("reference", "found", "words"),
     [
-        ("mine:1", {"Architecture": "arm64"}, "mine:1 is built for arm64, the runtime's host is amd64"),
+        ("mine:1", {"Architecture": "arm64"}, "mine:1 is for arm64, the runtime for amd64"),
         ("mine:1", {"Config": {"Labels": OF_TRL}}, "holds suite 0.0.1, .* build trl$"),
         ("mine:1", ImageNotFound("none"), "there is no image mine:1 on this runtime .*`suite images list` shows"),
     ],
