@@ -57,9 +57,7 @@ def host_facts() -> dict[str, Any]:
 def local_devices() -> tuple[LocalDevice, ...]:
     """The NVIDIA GPUs of this machine; empty where no driver answers."""
     with nvml_of_this_host() as nvml:
-        if nvml is None:
-            return ()
-        return tuple(_device(nvml, index) for index in range(nvml.nvmlDeviceGetCount()))
+        return () if nvml is None else tuple(_device(nvml, index) for index in range(nvml.nvmlDeviceGetCount()))
 
 
 def physical_cores(cpus: Iterable[int]) -> int:
@@ -223,11 +221,8 @@ def local_choice(
 
 def one_kind(gpus: Sequence[LocalDevice]) -> tuple[LocalDevice, ...]:
     """Of GPUs of several names, those of one: the most memory in all, then the most GPUs; no card for a screen."""
-    kinds: dict[str, list[LocalDevice]] = {}
-    for gpu in gpus:
-        kinds.setdefault(gpu.name, []).append(gpu)
-    most = max(kinds.values(), key=lambda kind: (sum(gpu.memory_bytes or 0 for gpu in kind), len(kind)), default=[])
-    return tuple(most)
+    kinds = [tuple(gpu for gpu in gpus if gpu.name == name) for name in dict.fromkeys(gpu.name for gpu in gpus)]
+    return max(kinds, key=lambda kind: (sum(gpu.memory_bytes or 0 for gpu in kind), len(kind)), default=())
 
 
 def hidden_by_variable(gpus: Sequence[LocalDevice], environment: Mapping[str, str]) -> str | None:
@@ -257,8 +252,7 @@ def why_no_gpu(in_container: bool) -> str:
     """A line for CUDA that was asked for where no driver shows a GPU: what is missing, and what to do."""
     if not in_container:
         return "no NVIDIA driver shows a GPU here (`suite doctor` says what it looked for)"
-    files = sorted(path.name for path in Path("/dev").glob("nvidia[0-9]*"))
-    though = f", though /dev/{files[0]} is there" if files else ""
+    though = next((f", though {path} is there" for path in sorted(Path("/dev").glob("nvidia[0-9]*"))), "")
     return (
         f"gpu_unavailable: no NVIDIA driver shows a GPU in this container{though}; start it with NVIDIA's container "
         "toolkit and NVIDIA_DRIVER_CAPABILITIES=compute,utility, or measure on the CPU (--device cpu; with Compose "
