@@ -94,9 +94,7 @@ def chosen_host() -> str:
 def _require_new_enough(host: str, version: dict[str, Any]) -> None:
     spoken = str(version.get("ApiVersion", "0"))
     if tuple(map(int, re.findall(r"\d+", spoken))) < OLDEST_API:
-        raise UsageError(
-            f"the runtime at {host} is too old: its API is {spoken}, and not 1.40 (Docker 19.03); update it"
-        )
+        raise UsageError(f"the runtime at {host} is too old: its API is {spoken}, not 1.40 (Docker 19.03); update it")
 
 
 def _connected(api: APIClient, host: str, version: dict[str, Any], info: dict[str, Any], copy_back: bool) -> Runtime:

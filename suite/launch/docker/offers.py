@@ -51,7 +51,7 @@ def find_image(runtime: Runtime, reference: str, pull: Pull, on_progress: OnProg
         _pull(runtime, reference, on_progress)
         found = _inspected(runtime, reference)
     if found is None:
-        way_out = "`suite images list` shows what is, `suite images build` makes it"
+        way_out = "`suite images list` shows what is there, `suite images build` makes the suite's own"
         raise UsageError(f"there is no image {reference} on this runtime (--pull {pull}); {way_out}")
     labels = (found.get("Config") or {}).get("Labels") or {}
     architecture, version = found.get("Architecture"), labels.get(VERSION_LABEL)

@@ -134,7 +134,7 @@ class TestWhichRuntimeIsMeant:
             connection.connect()
 
     def test_a_runtime_too_old_for_gpus_is_refused(self) -> None:
-        with pytest.raises(UsageError, match=r"too old: its API is 1\.39, and not 1\.40"):
+        with pytest.raises(UsageError, match=r"too old: its API is 1\.39, not 1\.40"):
             connection._require_new_enough("h", {"ApiVersion": "1.39"})
         connection._require_new_enough("h", {"ApiVersion": "1.40"})
 
