@@ -16,8 +16,8 @@ import pytest
 
 from suite.launch.docker.connection import Runtime as Connected
 from suite.launch.docker.connection import connect
-from suite.launch.docker.images import find_image
 from suite.launch.docker.launcher import DockerLauncher
+from suite.launch.docker.offers import find_image
 from suite.launch.docker.session import DRIVER_LABEL, RUN_LABEL, SESSION_LABEL, session_id, this_driver
 from suite.launch.docker.settings import DockerSettings
 from suite.launch.docker.watch import ContainerPatience

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from docker import APIClient
-from docker.errors import APIError, DockerException
+from docker.errors import DockerException
 from pydantic import Field
 from requests.exceptions import RequestException
 
 from suite.bundle.files import replace_atomically
 from suite.images.project import Project, labelled_packages, normal, pins_of
 from suite.images.settle import settle
+from suite.launch.docker.conclude import told
 from suite.spec.base import Frozen, UsageError
 from suite.spec.images import (
     BASE_DIGEST_LABEL,
@@ -55,7 +56,7 @@ class BuildFailed(Exception):
     """A build stopped: in which step, and the last lines of its output."""
 
     def __init__(self, step: Step | None, lines: Iterable[str], log: Path) -> None:
-        self.step, self.lines, self.log = step, list(lines), log
+        self.step, self.lines = step, list(lines)
         last = self.lines[-1] if self.lines else "no reason given"
         where = f"step {step.number} of {step.of} ({step.instruction[:60]})" if step else "the build"
         super().__init__(f"{where} failed: {last}; all of its output is in {log}")
@@ -78,19 +79,14 @@ def read_output(stream: Iterable[dict[str, Any]], log: TextIO, on_step: OnStep, 
             recent.extend(line for line in text.splitlines() if line.strip())
         if "error" in message:
             log.write(message["error"] + "\n")
-            raise BuildFailed(step, _error_lines(message["error"], recent), path)
+            # the runtime repeats the whole command, of which only the exit code is news
+            code = re.search(r"returned a non-zero code: (\d+)", message["error"])
+            news = f"exit code {code[1]}" if code else " ".join(message["error"].split())
+            raise BuildFailed(step, list(recent) if code and recent else [*recent, news], path)
         identity = (message.get("aux") or {}).get("ID") or identity
     if identity is None:
         raise BuildFailed(step, [*recent, "the container runtime ended the build without an image"], path)
     return identity
-
-
-def _error_lines(error: str, recent: Iterable[str]) -> list[str]:
-    """The step's own last lines; the runtime repeats the whole command, of which only the exit code is news."""
-    code = re.search(r"returned a non-zero code: (\d+)", error)
-    if code is None:
-        return [*recent, " ".join(error.split())]
-    return list(recent) or [f"exit code {code[1]}"]
 
 
 #: stands for the time of a build from no repository, as it does for the times of all files (SOURCE_DATE_EPOCH)
@@ -133,18 +129,17 @@ def build_image(
     choices: BuildChoices = BuildChoices(),
     on_step: OnStep = lambda step: None,
 ) -> Built:
-    """Build an image of the catalogue from the checkout and tag it. Raises UsageError for what cannot be asked, and
-    BuildFailed."""
+    """Build an image of the catalogue from the checkout and tag it. Raises UsageError before it begins, BuildFailed."""
     image = find_image(name)
     _require_inputs(image, project, choices)
     stage = f"-{choices.target}" if choices.target else ""  # one on the way never takes the image's own name
     tag = choices.tag or image.tag(suite_version()).replace(image.repository, f"{image.repository}{stage}", 1)
-    labels, created = _labels(image, project, choices), project.committed() or USUAL_TIME
+    arguments, begin = _arguments(image, choices), time.monotonic()
+    base = arguments["BASE_IMAGE"]
+    labels, created = _labels(image, project, choices, base), project.committed() or USUAL_TIME
     log = project.root / "build" / "images" / f"{image.name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
-    begin, arguments = time.monotonic(), _arguments(image, choices)
     try:
-        base = arguments["BASE_IMAGE"]
         is_there = not base.endswith(f"-{TODAY}") and api.images(base)  # and nothing can have changed in it
         if image.base.made_here and not choices.base_image and not is_there:
             on_step(Step(1, 1, f"{base} of Debian's packages"))
@@ -167,10 +162,8 @@ def build_image(
             identity = read_output(stream, file, on_step, log)
         settled = settle(api, identity, tag, created)
         found = api.inspect_image(settled or identity)
-    except APIError as error:
-        raise BuildFailed(None, [str(error.explanation or error)], log) from error
     except (DockerException, RequestException, OSError) as error:
-        raise BuildFailed(None, [f"the connection to the container runtime broke: {error}"], log) from error
+        raise BuildFailed(None, [told(error)], log) from error
     return Built(
         name=image.name,
         tag=tag,
@@ -198,11 +191,10 @@ def made_base(image: Image, day: str | None) -> str:
 def make_base(api: APIClient, project: Project, name: str) -> None:
     """Make the base of Debian's packages alone, which no registry has. Raises UsageError where that does not work."""
     repository, _, tag = name.partition(":")
-    day = tag.rpartition("-")[2]
     archive = project.root / "build" / "images" / "base.tar"
-    command = ("bash", str(project.root / SCRIPT), "" if day == TODAY else day, str(archive))
+    day = tag.rpartition("-")[2].replace(TODAY, "")
     try:
-        done = subprocess.run(command, capture_output=True, text=True)
+        done = subprocess.run(("bash", project.root / SCRIPT, day, archive), capture_output=True, text=True)
         if done.returncode:
             reason = (done.stderr.strip() or "no reason given").splitlines()[-1]
             raise UsageError(f"{SCRIPT} cannot make {name}: {reason}; name another base with --base-image")
@@ -221,35 +213,30 @@ def _require_inputs(image: Image, project: Project, choices: BuildChoices) -> No
             raise UsageError(f"{image.name} needs --build-arg {name}=...: {meaning}")
     lock = f"{image.cpu_stack if choices.cpu else USUAL}.lock"
     if (choices.cpu or choices.offline) and not (project.build_inputs / lock).is_file():
-        raise UsageError(
-            f"there is no {lock} in {project.build_inputs}; fill the wheelhouse: suite images wheelhouse "
-            f"{image.name if choices.cpu else ''}".rstrip()
-        )
+        command = f"suite images wheelhouse {image.name if choices.cpu else ''}".rstrip()
+        raise UsageError(f"there is no {lock} in {project.build_inputs}; fill the wheelhouse: {command}")
 
 
 def _arguments(image: Image, choices: BuildChoices) -> dict[str, str]:
-    stack = lock = image.cpu_stack if choices.cpu else image.stack
-    if choices.without_trlx:
-        if image.stack is None or "trlx" not in image.sources:
-            raise UsageError(f"--without-trlx is for the images trlx and trlx-upstream, not for {image.name}")
-        stack = f"{stack}-deps"
-    chosen = {"BASE_IMAGE": choices.base_image or made_base(image, choices.arguments.get("APT_SNAPSHOT"))}
-    if image.interpreter is None:
-        chosen["STACK_PYTHON"] = image.python
-    else:
-        chosen |= {"IMAGE": image.name, "INTERPRETER": image.interpreter}
-    if stack:
-        chosen["STACK"] = stack
-    if lock and lock != stack:
-        chosen["LOCK"] = lock
-    if choices.cpu or choices.offline:
-        chosen["OFFLINE"] = "1"
-    return {**chosen, **choices.arguments}
+    stack = image.cpu_stack if choices.cpu else image.stack
+    if choices.without_trlx and (stack is None or "trlx" not in image.sources):
+        raise UsageError(f"--without-trlx is for the images trlx and trlx-upstream, not for {image.name}")
+    is_published = image.interpreter is not None
+    chosen = {
+        "BASE_IMAGE": choices.base_image or made_base(image, choices.arguments.get("APT_SNAPSHOT")),
+        "STACK_PYTHON": None if is_published else image.python,
+        "IMAGE": image.name if is_published else None,
+        "INTERPRETER": image.interpreter,
+        "STACK": f"{stack}-deps" if choices.without_trlx else stack,
+        "LOCK": stack if choices.without_trlx else None,
+        "OFFLINE": "1" if choices.cpu or choices.offline else None,
+    }
+    return {name: value for name, value in chosen.items() if value is not None} | dict(choices.arguments)
 
 
-def _labels(image: Image, project: Project, choices: BuildChoices) -> dict[str, str]:
+def _labels(image: Image, project: Project, choices: BuildChoices, base: str) -> dict[str, str]:
     """What only the build knows; a label whose value is unknown is left out. The rest is in the Dockerfile."""
-    name, _, digest = _arguments(image, choices)["BASE_IMAGE"].partition("@")
+    name, _, digest = base.partition("@")
     known = {
         REVISION_LABEL: project.revision(),
         SOURCE_LABEL: project.source(),
@@ -263,19 +250,14 @@ def _labels(image: Image, project: Project, choices: BuildChoices) -> dict[str, 
     return {label: value for label, value in known.items() if value}
 
 
-ENV_FILE, COMPOSE_FILE = ".env", "compose.yaml"
-
-
 def variable(image: str) -> str:
     """The variable of compose.yaml that names an image of the catalogue."""
     return f"SUITE_{image.upper().replace('-', '_')}_IMAGE"
 
 
 def pin_for_compose(project: Project, built: Built) -> Path | None:
-    """Have compose.yaml run this very image; the file that says so. ``None`` where it runs no such image, or another
-    tag was built. Raises UsageError."""
-    compose, path = project.root / COMPOSE_FILE, project.root / ENV_FILE
-    name = variable(built.name)
+    """Have compose.yaml run this very image where it runs one of this tag; the file that says so. Raises UsageError."""
+    compose, path, name = project.root / "compose.yaml", project.root / ".env", variable(built.name)
     is_usual = built.tag == find_image(built.name).tag(suite_version())
     if not is_usual or not compose.is_file() or name not in compose.read_text(encoding="utf-8"):
         return None

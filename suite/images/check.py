@@ -1,6 +1,6 @@
 """Does an image hold what its lock and its labels say?"""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from docker import APIClient
 from pydantic import Field
@@ -8,10 +8,12 @@ from pydantic import Field
 from suite.images.inside import Environment, Inside, look_inside
 from suite.images.project import Project, labelled_packages, normal, pins_of
 from suite.spec.base import Frozen
-from suite.spec.images import COMMIT_LABEL, STACK_LABEL, VARIANT_LABEL, VERSION_LABEL, Image, Source, stack_versions_of
+from suite.spec.images import COMMIT_LABEL, STACK_LABEL, VARIANT_LABEL, VERSION_LABEL, Image, stack_versions_of
 from suite.spec.version import suite_version
 
 DRIVER_PYTHON = "3.11"
+#: where, what is expected there, and what was found
+Fact = tuple[str, str | None, str | None]
 
 
 class Difference(Frozen):
@@ -37,49 +39,37 @@ def differences(
 ) -> list[Difference]:
     """What is not as catalogue, locks and labels say; empty when all is."""
     variant = labels.get(VARIANT_LABEL)
-    sources: Mapping[str, Source] = {} if variant is not None and variant.endswith("-deps") else image.sources
+    sources = {} if variant is not None and variant.endswith("-deps") else image.sources
     commits = {name: source.commit for name, source in sources.items()}
     own = {label.removeprefix(COMMIT_LABEL): labels[label] for label in labels if label.startswith(COMMIT_LABEL)}
-    pins, packages = _pins(image, variant, project), {} if inside.stack is None else inside.stack.packages
+    locked = project.lock(image.lock) if image.lock else None  # none where the base brings the stack whole
+    locked = project.cpu_lock(image) if variant is not None and variant == image.cpu_stack else locked
+    pins, packages = pins_of(locked) if locked else {}, {} if inside.stack is None else inside.stack.packages
     declared = stack_versions_of(labels)
     wanted = {name for name in labelled_packages(image) if name in sources or name not in image.sources}
-    return [
-        *_compared("suite version", version, inside.suite),
-        *_compared(f"label {VERSION_LABEL}", inside.suite, labels.get(VERSION_LABEL)),
-        *([Difference(where="user", expected="any but root", found="root")] if inside.user == 0 else []),
-        *_variant(image, variant),
+    stack = {name: packages.get(normal(name)) for name in wanted | declared.keys()}
+    facts = [
+        ("suite version", version, inside.suite),
+        (f"label {VERSION_LABEL}", inside.suite, labels.get(VERSION_LABEL)),
+        ("user", "any but root", "root" if inside.user == 0 else "any but root"),
+        (f"label {VARIANT_LABEL}", *_variant(image, variant)),
         *_environment("driver", inside.driver, DRIVER_PYTHON, pins_of(project.lock("driver.lock")), {}),
         *_environment("stack", inside.stack, image.python, pins, commits, image.stack is not None),
         # a package that is built on the way has no other trace of its commit
-        *_all_compared(f"label {COMMIT_LABEL}", commits, own),
-        *_all_compared(
-            f"label {STACK_LABEL}", {name: packages.get(normal(name)) for name in wanted | declared.keys()}, declared
-        ),
+        *_each(f"label {COMMIT_LABEL}", commits, own),
+        *_each(f"label {STACK_LABEL}", stack, declared),
     ]
+    return [Difference(where=where, expected=due, found=found) for where, due, found in facts if due != found]
 
 
-def _compared(where: str, expected: str | None, found: str | None) -> Iterator[Difference]:
-    if expected != found:
-        yield Difference(where=where, expected=expected, found=found)
+def _each(where: str, expected: Mapping[str, str | None], found: Mapping[str, str]) -> list[Fact]:
+    return [(f"{where}{name}", expected.get(name), found.get(name)) for name in sorted(expected.keys() | found.keys())]
 
 
-def _all_compared(where: str, expected: Mapping[str, str | None], found: Mapping[str, str]) -> Iterator[Difference]:
-    for name in sorted(expected.keys() | found.keys()):
-        yield from _compared(f"{where}{name}", expected.get(name), found.get(name))
-
-
-def _variant(image: Image, variant: str | None) -> Iterator[Difference]:
+def _variant(image: Image, variant: str | None) -> tuple[str | None, str | None]:
     known = {image.stack, image.cpu_stack, *([f"{image.stack}-deps"] if image.sources and image.stack else [])}
-    if variant not in known:
-        expected = " or ".join(sorted(name for name in known if name)) or None
-        yield Difference(where=f"label {VARIANT_LABEL}", expected=expected, found=variant)
-
-
-def _pins(image: Image, variant: str | None, project: Project) -> dict[str, str]:
-    """Of the stack; none where the base brings it whole."""
-    if variant is not None and variant == image.cpu_stack:
-        return pins_of(project.cpu_lock(image))
-    return pins_of(project.lock(image.lock)) if image.lock else {}
+    expected = " or ".join(sorted(filter(None, known))) or None
+    return variant if variant in known else expected, variant
 
 
 def _environment(
@@ -89,22 +79,16 @@ def _environment(
     pins: Mapping[str, str],
     commits: Mapping[str, str],
     complete: bool = True,
-) -> Iterator[Difference]:
+) -> list[Fact]:
     """One environment against its lock. Not ``complete``: the base brings packages of its own, which no lock names."""
     if found is None:
-        yield Difference(where=f"{name}: interpreter", expected=f"Python {python}", found=None)
-        return
-    yield from _compared(f"{name}: Python", python, ".".join(found.python.split(".")[:2]))
+        return [(f"{name}: interpreter", f"Python {python}", None)]
     held = {
-        package: _as_pinned(version, pins.get(package, ""))
+        # the local version of a build (``+cpu``) counts only where the lock names one
+        package: version if "+" in pins.get(package, "") else version.partition("+")[0]
         for package, version in found.packages.items()
         if package in pins or (complete and package not in commits)
     }
-    yield from _all_compared(f"{name}: ", pins, held)
-    for package, commit in found.commits.items():
-        yield from _compared(f"{name}: commit of {package}", commits.get(package), commit)
-
-
-def _as_pinned(version: str, pin: str) -> str:
-    """The local version of a build (``+cpu``) counts only where the lock names one."""
-    return version if "+" in pin else version.partition("+")[0]
+    built = [(f"{name}: commit of {package}", commits.get(package), one) for package, one in found.commits.items()]
+    version = ".".join(found.python.split(".")[:2])
+    return [(f"{name}: Python", python, version), *_each(f"{name}: ", pins, held), *built]

@@ -50,11 +50,8 @@ def ask(api: APIClient, bases: Mapping[str, BaseImage]) -> list[Answer]:
 def write(answers: list[Answer], root: Path) -> list[Path]:
     """Write digests that are new or differ into a checkout; the files that were changed."""
     changed = []
-    for path in (
-        root / "manifests" / "images.yaml",
-        *sorted(root.glob("Dockerfile.*")),
-        *root.glob("compose/build.yaml"),
-    ):
+    names = ("manifests/images.yaml", "Dockerfile.*", "compose/build.yaml")
+    for path in [path for name in names for path in sorted(root.glob(name))]:
         before = path.read_text(encoding="utf-8")
         after = before
         for answer in answers:

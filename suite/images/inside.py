@@ -2,20 +2,16 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
 from suite.bundle.files import first_line
 from suite.launch.docker.conclude import essence, told
-from suite.launch.docker.session import ask
 from suite.launch.probe import told_by
 from suite.spec import foreign
 from suite.spec.base import Frozen, UsageError, printable
 from suite.spec.images import Digest
-
-if TYPE_CHECKING:
-    from docker import APIClient
 
 SBOM = "/opt/suite/sbom.cdx.json"
 
@@ -65,7 +61,7 @@ class Inside(Frozen):
     stack: Environment | None = Field(description="null: there is none, or its interpreter does not start")
 
 
-def look_inside(api: "APIClient", image: str) -> Inside:
+def look_inside(api: Any, image: str) -> Inside:
     """What both interpreters of an image find. Raises UsageError where it gives no answer."""
     answer = _answer(api, image, "/opt/suite/bin/python", "-c", _ASK, LOOK)
     try:
@@ -74,21 +70,21 @@ def look_inside(api: "APIClient", image: str) -> Inside:
         raise UsageError(f"{image} cannot be run: {essence(str(error))}") from error
 
 
-def read_sbom(api: "APIClient", image: str) -> bytes:
+def read_sbom(api: Any, image: str) -> bytes:
     """The list of components that an image carries. Raises UsageError when it has none."""
     return _answer(api, image, "cat", SBOM)
 
 
-def _answer(api: "APIClient", image: str, *command: str) -> bytes:
-    from docker.errors import APIError, ImageNotFound
+def _answer(api: Any, image: str, *command: str) -> bytes:
+    from docker.errors import APIError
     from requests.exceptions import RequestException
+
+    from suite.launch.docker.session import ask
 
     try:
         return ask(api, image, command)
-    except ImageNotFound as error:
-        raise UsageError(f"there is no image {image} on this runtime; build it: suite images build") from error
     except (APIError, RequestException) as error:
-        raise UsageError(f"{image} cannot be run: {told(error)}") from error
+        raise UsageError(f"{image} cannot be run: {told(error)}; `suite images list` shows what is here") from error
 
 
 ENDING = ".stack.json"
@@ -96,10 +92,8 @@ _MOST_BYTES = 4 << 20
 
 
 class StackFile(Environment):
-    """What an image's stack holds, in a file beside an image that is itself a file: nobody can ask that one from here.
-
-    ``engines.sqsh.stack.json`` speaks of ``engines.sqsh``: what the image itself answered, not what a lock would have.
-    """
+    """What an image's stack answered, in a file beside an image that is itself a file, which nobody can ask from here:
+    ``engines.sqsh.stack.json`` speaks of ``engines.sqsh``."""
 
     schema_: Literal["suite/image-stack/1"] = Field(default="suite/image-stack/1", alias="schema")
     image: str | None = Field(description="name of the image that was asked; null: what was asked is an interpreter")
@@ -115,7 +109,7 @@ def beside(image: Path) -> Path:
     return image.with_name(image.name + ENDING)
 
 
-def of_image(api: "APIClient", image: str, file: str | None) -> StackFile:
+def of_image(api: Any, image: str, file: str | None) -> StackFile:
     """Ask an image of the container runtime. Raises UsageError where it gives no answer or has no stack."""
     stack = look_inside(api, image).stack
     if stack is None:
@@ -146,8 +140,6 @@ def read_beside(image: Path, digest: str) -> StackFile | None:
         return None
     found = read_stack(path)
     if found.file not in (None, digest):
-        raise UsageError(
-            f"{path} was written for another image file than {image} is now; write it anew: "
-            f"`suite images stack IMAGE --file {image}`"
-        )
+        again = f"`suite images stack IMAGE --file {image}`"
+        raise UsageError(f"{path} was written for another image file than {image} is now; write it anew: {again}")
     return found

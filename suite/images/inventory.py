@@ -1,5 +1,4 @@
-"""What an image is made of, as a CycloneDX list that depends on its content alone. Runs inside an image build, by the
-driver's interpreter alone."""
+"""What an image is made of, as a CycloneDX list of its content alone. Runs inside an image build, by itself."""
 
 import json
 import re
@@ -27,7 +26,8 @@ def inventory(
 ) -> str:
     """The list as JSON. ``environments``: name -> interpreter; ``status``: dpkg's database, left out when missing;
     ``folders``: below which whatever else is a distribution is listed too, such as what an interpreter brings."""
-    found = {name: _paths(python) for name, python in environments.items()}
+    asked = {name: (python, "-c", _ASK) for name, python in environments.items()}
+    found = {name: json.loads(subprocess.check_output(command)) for name, command in asked.items()}
     components = [one for name, (version, paths) in found.items() for one in _environment(name, version, paths)]
     components += _bundled(folders, {path for _, paths in found.values() for path in paths})
     components += _system(status)
@@ -47,33 +47,22 @@ def inventory(
     return json.dumps(listed, indent=1, sort_keys=True) + "\n"
 
 
-def _paths(python: str) -> tuple[str, list[str]]:
-    version, paths = json.loads(subprocess.run((python, "-c", _ASK), capture_output=True, check=True).stdout)
-    return version, paths
+def _environment(name: str, version: str, paths: list[str]) -> list[Component]:
+    found = [_python(name, distribution) for distribution in distributions(path=paths)]
+    return [_component(name, "generic", "cpython", version, kind="platform"), *_first(found, "name")]
 
 
-def _environment(name: str, version: str, paths: list[str]) -> Iterator[Component]:
-    yield _component(name, "generic", "cpython", version, kind="platform")
-    seen = set()
-    for distribution in distributions(path=paths):
-        component = _python(name, distribution)
-        if component["name"] not in seen:
-            seen.add(component["name"])
-            yield component
-
-
-def _bundled(folders: Sequence[Path], known: set[str]) -> Iterator[Component]:
+def _bundled(folders: Sequence[Path], known: set[str]) -> list[Component]:
     """Distributions where no environment looks: those of an interpreter's own, and copies that others carry."""
     kinds = ("*.dist-info", "*.egg-info")
     places = {str(path.parent.resolve()) for folder in folders for kind in kinds for path in folder.rglob(kind)}
-    seen = set()
-    for distribution in distributions(path=sorted(places - {str(Path(path).resolve()) for path in known})):
-        if not distribution.metadata["Name"]:
-            continue
-        component = _python("bundled", distribution)
-        if component["purl"] not in seen:
-            seen.add(component["purl"])
-            yield component
+    others = distributions(path=sorted(places - {str(Path(path).resolve()) for path in known}))
+    return _first([_python("bundled", one) for one in others if one.metadata["Name"]], "purl")
+
+
+def _first(components: list[Component], field: str) -> list[Component]:
+    """Of components that are equal in a field the first."""
+    return list({one[field]: one for one in reversed(components)}.values())
 
 
 def _python(environment: str, distribution: Distribution) -> Component:

@@ -22,9 +22,7 @@ class Project:
         """The checkout at ``root``, else the one this suite runs from. UsageError where there is none."""
         root_folder = (root or data_root().parent).resolve()
         if not (root_folder / "requirements" / "images").is_dir():
-            raise UsageError(
-                f"{root_folder} is no checkout of the suite, which images are built from; name one with --project"
-            )
+            raise UsageError(f"{root_folder} is no checkout of the suite, to build images of; name one with --project")
         return cls(root_folder)
 
     @property

@@ -1,7 +1,7 @@
 """An image without the traces of its build: one commit and the same inputs give one id.
 
-The classic builder writes times, and names of its own containers, into an image's configuration. One without them is
-loaded over the same layers, which moves no data.
+The classic builder writes times and names of its containers into an image's configuration. One without them is loaded
+over the same layers, which moves no data.
 """
 
 import hashlib
@@ -25,10 +25,8 @@ _KEPT = (
 
 
 def settle(api: APIClient, identity: str, tag: str, created: int) -> str | None:
-    """Load the image again, under ``tag``, with a configuration that depends on its content alone; its new id.
-
-    ``created``: seconds since 1970 that stand for the time of the build. ``None`` where the runtime tells too little of
-    how the image was made, or wants the layers again: the image is then as it was.
+    """Load the image again, under ``tag``, with a configuration that depends on its content alone; its new id. ``None``
+    where the runtime tells too little of it, or wants the layers again. ``created``: Unix seconds, of the build's time.
     """
     with suppress(DockerException, RequestException, ValueError):
         chain = [api.inspect_image(identity)]  # it, and all that it was made from

@@ -1,5 +1,4 @@
-"""A folder of wheels for an image build that is to fetch nothing, with a CPU build of torch, filled by pip with the
-caller's own configuration. What comes as source alone is built here."""
+"""Wheels for an image build that fetches nothing, with a CPU build of torch, by pip as its caller has set it up."""
 
 import hashlib
 import os
@@ -21,11 +20,8 @@ SOURCES = ("deepspeed", "antlr4-python3-runtime", "transformers-stream-generator
 
 
 def fill_wheelhouse(project: Project, image: Image) -> Path:
-    """Fetch and build what an image needs on a CPU; gives back the folder. What is there already stays.
-
-    Beside it the lock of the CPU build is written, ``cpu.lock`` for the image engines: the pins of the checkout's own
-    lock with the hashes of these very wheels. Raises UsageError.
-    """
+    """Fetch and build what an image needs on a CPU; gives back the folder. What is there already stays. Beside it the
+    lock of the CPU build is written: the checkout's own pins with the hashes of these wheels. Raises UsageError."""
     if image.cpu_stack is None:
         raise UsageError(f"the image {image.name} has no CPU build, which a wheelhouse is for")
     folder = project.build_inputs / "wheelhouse"
@@ -68,8 +64,7 @@ def _locked(name: str, version: str, found: Sequence[Path]) -> str:
     if not found:
         raise UsageError(f"the wheelhouse has no wheel of {name} {version}")
     if name == "torch" and not any("+cpu" in wheel.name for wheel in found):
-        raise UsageError(
-            f"{found[0].name} is no CPU build of torch; point pip at one (PIP_FIND_LINKS or PIP_EXTRA_INDEX_URL)"
-        )
+        variables = "PIP_FIND_LINKS or PIP_EXTRA_INDEX_URL"
+        raise UsageError(f"{found[0].name} is no CPU build of torch; point pip at one ({variables})")
     hashes = "".join(f" \\\n    --hash=sha256:{hashlib.sha256(wheel.read_bytes()).hexdigest()}" for wheel in found)
     return f"{name}=={found[0].name.split('-')[1]}{hashes}\n"

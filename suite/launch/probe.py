@@ -40,10 +40,8 @@ class LocalDevice(Frozen):
 
 
 def host_facts() -> dict[str, Any]:
-    """``cpu`` {model, cores, threads}, ``memory_bytes``, ``kernel``, ``python``, ``container``, ``host``.
-
-    ``cores`` are physical; ``threads`` those this process may run on. What is not known is ``None``.
-    """
+    """``cpu`` {model, physical cores, threads this process may run on}, ``memory_bytes``, ``kernel``, ``python``,
+    ``container``, ``host``. What is not known is ``None``."""
     import psutil
 
     return {
@@ -59,9 +57,7 @@ def host_facts() -> dict[str, Any]:
 def local_devices() -> tuple[LocalDevice, ...]:
     """The NVIDIA GPUs of this machine; empty where no driver answers."""
     with nvml_of_this_host() as nvml:
-        if nvml is None:
-            return ()
-        return tuple(_device(nvml, index) for index in range(nvml.nvmlDeviceGetCount()))
+        return () if nvml is None else tuple(_device(nvml, index) for index in range(nvml.nvmlDeviceGetCount()))
 
 
 def physical_cores(cpus: Iterable[int]) -> int:
@@ -75,25 +71,21 @@ def usable_cpus() -> tuple[int, ...]:
 
 
 def stack_versions(python: str, packages: tuple[str, ...]) -> dict[str, str | None]:
-    """Installed version of each package in the interpreter ``python``; ``None`` for a package it does not have.
-
-    Asks one short process in the environment of ranks, since a stack may lie on ``PYTHONPATH``. Raises UsageError when
-    it cannot be started, does not answer, or is no Python 3.8 or newer.
-    """
+    """Installed version of each package in the interpreter ``python``; ``None`` for a package it does not have. Raises
+    UsageError when it cannot be started, does not answer, or is no Python 3.8 or newer."""
     return told_by(python, ASK_VERSIONS, *packages)
 
 
 def ask_worker(python: str, module: str, *arguments: str, seconds: float = ASK_SECONDS) -> Any:
-    """What a module of the worker prints as JSON under the interpreter ``python``, in the environment of ranks. Raises
-    UsageError as ``stack_versions``."""
+    """What a module of the worker prints as JSON in the environment of ranks. Raises as ``stack_versions``."""
     root = str(Path(__file__).resolve().parents[2])
     path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
     return _answer_of(python, (python, "-m", module, *arguments), seconds, {**os.environ, "PYTHONPATH": path})
 
 
 def stack_code(python: str, packages: tuple[str, ...]) -> dict[str, str]:
-    """Digest of the code of each package that the interpreter ``python`` has, all of which is read: half a second for
-    torch, DeepSpeed and transformers. Raises UsageError as ``stack_versions``."""
+    """Digest of the code of each package that the interpreter has, all of which is read: half a second for torch,
+    DeepSpeed and transformers. Raises UsageError as ``stack_versions``."""
     found = told_by(python, _IDENTITY.read_text(encoding="utf-8"), *packages)
     return {package: told["digest"] for package, told in found.items() if told is not None}
 
@@ -180,9 +172,8 @@ _MIG = "MIG-"
 def visible_gpus(gpus: Sequence[LocalDevice], environment: Mapping[str, str]) -> tuple[LocalDevice, ...]:
     """The GPUs that CUDA shows to a process of this environment, in the order in which it numbers them there.
 
-    The variable holds indices, beginnings of UUIDs that fit one GPU, or a slice of a GPU (MIG), of which a process gets
-    one. CUDA stops at the first word that names none (``-1``, nothing) and shows none where one is named twice. Indices
-    are taken in the order of the PCI bus, which is the driver's; ranks are told to do so too.
+    The variable holds indices in the order of the PCI bus, beginnings of UUIDs that fit one GPU, or a slice of a GPU
+    (MIG), of which a process gets one. CUDA stops at the first word that names none, and shows none named twice.
     """
     text = environment.get(VISIBLE)
     if text is None:
@@ -200,13 +191,13 @@ def visible_gpus(gpus: Sequence[LocalDevice], environment: Mapping[str, str]) ->
 
 def named_gpus(gpus: Sequence[LocalDevice], names: Sequence[str]) -> tuple[LocalDevice, ...]:
     """The GPUs of these indices, UUIDs (or their beginnings) or slices. Raises UsageError for one that is not there."""
-    found = [mig_slice(name) if name.startswith(_MIG) else _named(gpus, name) for name in names]
-    unknown = [name for name, gpu in zip(names, found, strict=True) if gpu is None]
+    found = {name: mig_slice(name) if name.startswith(_MIG) else _named(gpus, name) for name in names}
+    unknown = [name for name, gpu in found.items() if gpu is None]
     if unknown:
         has = f"has 0 to {len(gpus) - 1} (`nvidia-smi -L` lists them)" if gpus else "shows none to this process"
         raise UsageError(f"there is no GPU {', '.join(unknown)}; this host {has}")
-    chosen = tuple(gpu for gpu in found if gpu is not None)
-    if len({gpu.uuid for gpu in chosen}) < len(chosen):
+    chosen = tuple(gpu for gpu in found.values() if gpu is not None)
+    if len({gpu.uuid for gpu in chosen}) < len(names):
         raise UsageError(f"a GPU is named twice in {','.join(names)}")
     return chosen
 
@@ -217,26 +208,21 @@ def local_choice(
     """The GPUs that ranks on this host may use: those named, else those that the variable names, else those of one
     kind. Raises UsageError for a GPU that is named and is not there, or is hidden by the variable."""
     shown = visible_gpus(gpus, environment)
-    if names:
-        chosen = named_gpus(gpus, names)
-        hidden = [name for name, gpu in zip(names, chosen, strict=True) if gpu not in shown]
-        if VISIBLE in environment and hidden:
-            raise UsageError(
-                f"{VISIBLE}={environment[VISIBLE]} hides GPU {', '.join(hidden)}; unset it, or name others"
-            )
-        if len(chosen) > 1 and any(gpu.uuid.startswith(_MIG) for gpu in chosen):
-            raise UsageError("CUDA shows a process one slice of a GPU (MIG) and nothing else: name that one alone")
-        return chosen
-    return shown if VISIBLE in environment else one_kind(shown)
+    if not names:
+        return shown if VISIBLE in environment else one_kind(shown)
+    chosen = named_gpus(gpus, names)
+    hidden = ", ".join(name for name, gpu in zip(names, chosen, strict=True) if gpu not in shown)
+    if VISIBLE in environment and hidden:
+        raise UsageError(f"{VISIBLE}={environment[VISIBLE]} hides GPU {hidden}; unset it, or name others")
+    if len(chosen) > 1 and any(gpu.uuid.startswith(_MIG) for gpu in chosen):
+        raise UsageError("CUDA shows a process one slice of a GPU (MIG) and nothing else: name that one alone")
+    return chosen
 
 
 def one_kind(gpus: Sequence[LocalDevice]) -> tuple[LocalDevice, ...]:
     """Of GPUs of several names, those of one: the most memory in all, then the most GPUs; no card for a screen."""
-    kinds: dict[str, list[LocalDevice]] = {}
-    for gpu in gpus:
-        kinds.setdefault(gpu.name, []).append(gpu)
-    most = max(kinds.values(), key=lambda kind: (sum(gpu.memory_bytes or 0 for gpu in kind), len(kind)), default=[])
-    return tuple(most)
+    kinds = [tuple(gpu for gpu in gpus if gpu.name == name) for name in dict.fromkeys(gpu.name for gpu in gpus)]
+    return max(kinds, key=lambda kind: (sum(gpu.memory_bytes or 0 for gpu in kind), len(kind)), default=())
 
 
 def hidden_by_variable(gpus: Sequence[LocalDevice], environment: Mapping[str, str]) -> str | None:
@@ -266,8 +252,7 @@ def why_no_gpu(in_container: bool) -> str:
     """A line for CUDA that was asked for where no driver shows a GPU: what is missing, and what to do."""
     if not in_container:
         return "no NVIDIA driver shows a GPU here (`suite doctor` says what it looked for)"
-    files = sorted(path.name for path in Path("/dev").glob("nvidia[0-9]*"))
-    though = f", though /dev/{files[0]} is there" if files else ""
+    though = next((f", though {path} is there" for path in sorted(Path("/dev").glob("nvidia[0-9]*"))), "")
     return (
         f"gpu_unavailable: no NVIDIA driver shows a GPU in this container{though}; start it with NVIDIA's container "
         "toolkit and NVIDIA_DRIVER_CAPABILITIES=compute,utility, or measure on the CPU (--device cpu; with Compose "

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from suite.backends.registry import find_backend
 from suite.conduct.running.execute import make_job
 from suite.launch.cluster.launcher import EVENTS_ON_OUTPUT
-from suite.launch.docker.launcher import RuntimeRules, container_document
+from suite.launch.docker.launcher import container_document
 from suite.launch.docker.settings import DockerSettings
 from suite.launch.job import PYTHON, PYTHON_PATH, RUNS, Job, Mount, Site
 from suite.launch.kubernetes.pod import parse, render
 from suite.launch.kubernetes.settings import KubernetesSettings
 from suite.launch.local import rank_variables
 from suite.launch.node import _parse as parse_node
-from suite.launch.slurm.script import apptainer_image, batch_script, pyxis_image
+from suite.launch.slurm.script import batch_script, container_image
 from suite.launch.slurm.settings import SlurmSettings
 from suite.spec.catalogue import find_size, find_workload
 from suite.spec.layout import LayoutRequest
@@ -163,7 +163,7 @@ def by_docker(asked: Asked) -> Seen:
         mounts=(Mount(source="/here/runs/run", target=bundle, read_only=False),),
     )
     job = make_job(manifest, site)
-    body = container_document(job, DockerSettings(), RuntimeRules(user="1000:1000"))
+    body = container_document(job, DockerSettings(), user="1000:1000")
     host = body["HostConfig"]
     node = parse_node(body["Cmd"])
     env = dict(entry.split("=", 1) for entry in body["Env"])
@@ -245,10 +245,10 @@ def by_slurm(asked: Asked, queue: SlurmSettings) -> Seen:
 
 def _check_container(settings: SlurmSettings, step: list[str], before: list[str], job: Job) -> None:
     if settings.container == "pyxis":
-        assert f"--container-image={pyxis_image(IMAGE)}" in step
+        assert f"--container-image={container_image(IMAGE, 'pyxis')}" in step
         assert "--container-mounts=/data:/cache:ro" in step
     elif settings.container == "apptainer":
-        assert before[-1] == apptainer_image(IMAGE)
+        assert before[-1] == container_image(IMAGE, "apptainer")
         assert "--bind=/data:/cache:ro" in before
         assert ("--nv" in before) == bool(job.device_count)
     else:

@@ -19,7 +19,7 @@ from suite.backends.base import VLLM_PACKAGES, BackendDriver, vllm_error
 from suite.backends.registry import Interpreters, backends, find_backend, own_backends
 from suite.conduct.planning.machine import smallest_memory
 from suite.launch.docker.connection import Runtime, connect
-from suite.launch.docker.gpus import access_of
+from suite.launch.docker.offers import access_of
 from suite.launch.idle import others_on_cpus
 from suite.launch.probe import LocalDevice, ask_worker, hidden_by_variable, host_facts, local_devices, stack_versions
 from suite.spec.base import Frozen, UsageError
@@ -101,35 +101,30 @@ def examine(asked: Interpreters, runs: Path) -> Diagnosis:
 def _backend_check(driver: BackendDriver, python: str, device: str) -> Check:
     versions = stack_versions(python, driver.packages)
     missing = [package for package, version in versions.items() if version is None]
-    found = _there(versions)
+    found = _there(versions) or "nothing"
     if driver.experimental:
-        found = f"{found or 'nothing'} (experimental: {driver.experimental})"
+        found += f" (experimental: {driver.experimental})"
     # a stack with an installation of its own can say what else is wrong although packages are missing
     errors = driver.wrong_versions(versions)
     errors += driver.stack_errors(python) if driver.installation or not missing else []
     if not (missing or errors) and driver.name in own_backends():
-        errors = _import_errors(driver.name, python, device)
+        # what a run imports, although the packages that are asked for by name are there
+        try:
+            error = ask_worker(python, "suite.worker.registry", driver.name, device, seconds=IMPORT_SECONDS)
+            errors = [f"an import of its runs fails: {error}"] if error else []
+        except UsageError as unanswered:
+            errors = [str(unanswered)]
     advice = _stack_advice(python, missing, errors, driver.installation) if missing or errors else None
-    state: Literal["missing", "ok"] = "missing" if advice else "ok"
-    return Check(name=f"backend {driver.name}", state=state, found=found or "nothing", advice=advice)
+    return Check(name=f"backend {driver.name}", state="missing" if advice else "ok", found=found, advice=advice)
 
 
 def _there(versions: Mapping[str, str | None]) -> str:
     return ", ".join(f"{package} {version}" for package, version in versions.items() if version)
 
 
-def _import_errors(backend: str, python: str, device: str) -> list[str]:
-    """Why what a run imports cannot be imported, although the packages that are asked for by name are there."""
-    try:
-        error = ask_worker(python, "suite.worker.registry", backend, device, seconds=IMPORT_SECONDS)
-    except UsageError as unanswered:
-        return [str(unanswered)]
-    return [f"an import of its runs fails: {error}"] if error else []
-
-
 def _check(name: str, found: str, advice: str | None = None) -> Check:
     """Of what runs can do without."""
-    return Check(name=name, state="warning" if advice else "ok", found=found, advice=advice)
+    return Check(name=name, state="warning" if advice else "ok", found=found, advice=advice or None)
 
 
 def commands_to_install(backend: str) -> list[str]:
@@ -152,12 +147,11 @@ def commands_to_install(backend: str) -> list[str]:
 def _stack_advice(python: str, missing: list[str], errors: list[str], installation: str | None) -> str:
     """How to get a stack that can be measured, and all that this one lacks, each package once."""
     if installation is None:
-        if not missing:
-            return "; ".join(errors)
-        return f"install {', '.join(missing)} into {python}, or name another interpreter with --python"
+        install = f"install {', '.join(missing)} into {python}, or name another interpreter with --python"
+        return install if missing else "; ".join(errors)
     named = {word for error in errors for word in re.findall(r"[\w-]+", error)}
-    lacking = [package for package in missing if package not in named]
-    problems = [f"{python} lacks {', '.join(lacking)}"] if lacking else []
+    lacking = ", ".join(package for package in missing if package not in named)
+    problems = [f"{python} lacks {lacking}"] if lacking else []
     return f"{installation}; missing in this one: {'; '.join([*problems, *errors])}"
 
 
@@ -167,28 +161,24 @@ def _gpu_check(gpus: tuple[LocalDevice, ...]) -> Check:
     found = f"{len(gpus)} x {', '.join(sorted({gpu.name for gpu in gpus}))}"
     hidden = hidden_by_variable(gpus, os.environ)
     if hidden is not None:
-        advice = "runs on this host use what the variable leaves; unset it to use all"
-        return _check("gpu", f"{found}; {hidden}", advice)
+        return _check("gpu", f"{found}; {hidden}", "runs here use what the variable leaves; unset it to use all")
     unknown = ", ".join(sorted({gpu.name for gpu in gpus if find_device(gpu.name) is None}))
-    advice = f"{unknown} is not in the device catalogue: MFU, HFU and MBU will be null"
-    return _check("gpu", found, advice if unknown else None)
+    return _check("gpu", found, unknown and f"{unknown} is not in the device catalogue: MFU, HFU and MBU will be null")
 
 
 def _cores_check() -> Check:
-    cores = len(psutil.Process().cpu_affinity())
-    load = psutil.getloadavg()[0]
-    use = others_on_cpus()
-    disturbs = use is not None and use.disturbs("cpu")
-    found = f"{cores}; {use.text}" if use is not None and disturbs else f"{cores}, load {load:.1f}"
-    is_noisy = disturbs or load > 0.5 * cores
-    return _check("cores", found, "something else is running; figures measured now will be noisy" if is_noisy else None)
+    cores, load, use = len(os.sched_getaffinity(0)), psutil.getloadavg()[0], others_on_cpus()
+    disturbed_by = use.text if use is not None and use.disturbs("cpu") else None
+    is_noisy = disturbed_by or load > 0.5 * cores
+    advice = "something else is running; figures measured now will be noisy" if is_noisy else None
+    return _check("cores", f"{cores}{f'; {disturbed_by}' if disturbed_by else f', load {load:.1f}'}", advice)
 
 
 def _disk_check(runs: Path) -> Check:
     folder = runs if runs.exists() else runs.absolute().parent
     if not folder.is_dir():
-        found, advice = f"{runs} is no folder", "name another with --runs"
-        return Check(name="results folder", state="missing", found=found, advice=advice)
+        advice = "name another with --runs"
+        return Check(name="results folder", state="missing", found=f"{runs} is no folder", advice=advice)
     free = shutil.disk_usage(folder).free
     full = "free some space before a long ladder" if free < FREE_DISK_BYTES else None
     return _check("results folder", f"{free / 2**30:.1f} GiB free", full)
@@ -224,17 +214,12 @@ def _fits(room: int | None, precision: Precision) -> list[Fit]:
     return rows
 
 
-#: what the runtime runs before a container starts, where GPUs come by NVIDIA's hook
-NVIDIA_HOOK = "nvidia-container-runtime-hook"
-
-
 def _gpus(runtime: Runtime) -> str:
     if access_of(runtime, "auto") == "cdi":
         return "GPUs by CDI"
-    has_hook = not runtime.facts.remote and shutil.which(NVIDIA_HOOK) is not None
-    if has_hook or "nvidia" in runtime.runtimes:
-        return "GPUs by NVIDIA's container toolkit"
-    return "no sign of GPUs"
+    hook = None if runtime.facts.remote else shutil.which("nvidia-container-runtime-hook")
+    has_hook = hook or "nvidia" in (runtime.info.get("Runtimes") or ())
+    return "GPUs by NVIDIA's container toolkit" if has_hook else "no sign of GPUs"
 
 
 _STATE_WIDTH = len("missing  ")
@@ -253,11 +238,11 @@ def print_diagnosis(diagnosis: Diagnosis, columns: int | None = None) -> None:
         "devices or offload):"
     )
     lines = wrapped(floors, columns, rest="  ")
-    for ladder in dict.fromkeys(fit.ladder for fit in diagnosis.fits):
-        # the least of all backends comes last, and stays
-        most_first = sorted(diagnosis.fits, key=lambda fit: -fit.floor_bytes)
-        found = {fit.size: fit for fit in most_first if fit.ladder == ladder}
-        row = {fit.size: found[fit.size] for fit in diagnosis.fits if fit.ladder == ladder}
+    least: dict[str, dict[str, Fit]] = {}
+    for fit in diagnosis.fits:
+        row = least.setdefault(fit.ladder, {})
+        row[fit.size] = min(row.get(fit.size, fit), fit, key=lambda each: each.floor_bytes)
+    for ladder, row in least.items():
         cells = [f"{name} {fit.floor_bytes / 2**30:.2f} GiB{'' if fit.fits else ' (no)'}" for name, fit in row.items()]
         lines += wrapped(unbroken(cells), columns, f"  {ladder}: ", "    ")
     say("\n".join(lines))

@@ -10,9 +10,8 @@ from suite.backends.registry import find_backend
 from suite.conduct.planning.machine import Machine, measured_with, offered_by, require_device_name
 from suite.launch.docker.conclude import essence
 from suite.launch.docker.connection import Runtime, connect
-from suite.launch.docker.gpus import image_versions, may_have_gpus, usable_gpus
-from suite.launch.docker.images import ImageFacts, find_image, usual_image
 from suite.launch.docker.launcher import DockerLauncher
+from suite.launch.docker.offers import ImageFacts, find_image, image_versions, may_have_gpus, usable_gpus, usual_image
 from suite.launch.docker.session import remove_orphans
 from suite.launch.docker.settings import DockerSettings
 from suite.launch.job import PYTHON
@@ -125,7 +124,7 @@ def _devices(
 def _cpus(runtime: Runtime, settings: DockerSettings) -> tuple[str, ...]:
     """Numbers of the CPUs that a run may use."""
     if settings.cpuset is None:
-        return tuple(str(number) for number in range(runtime.cpus))
+        return tuple(str(number) for number in range(int(runtime.info.get("NCPU") or 1)))
     chosen: set[int] = set()
     for numbers in settings.cpuset.split(","):
         first, _, last = numbers.partition("-")

@@ -6,14 +6,11 @@ from typing import Literal, NamedTuple
 
 from suite.launch.outcome import Failure, FailureKind, Outcome
 
-REFUSED_LIMIT = (
-    "the runtime may not raise this limit: take one that it may (--ulimit memlock=8388608), or give the runtime "
-    "CAP_SYS_RESOURCE"
-)
+REFUSED_LIMIT = "take a limit that the runtime may set (--ulimit memlock=8388608), or give it CAP_SYS_RESOURCE"
 NO_RUNTIME = "install NVIDIA's container toolkit on the runtime's host, or use its CDI devices (--gpu-access cdi)"
 NO_CDI = "turn CDI on in the runtime's daemon.json (features.cdi) and describe the GPUs (nvidia-ctk cdi generate)"
+NO_FOLDER = "the runtime does not see this folder: it runs on another machine; use --copy-back"
 OTHER_IMAGE = "the image lacks the suite: build it with `suite images build`, or derive it from one that was"
-
 
 _HANDED_ON = re.compile(
     r"^.*(failed to create shim task|OCI runtime create failed|runc create failed|unable to start container process|"
@@ -52,21 +49,11 @@ RUNTIME_PATTERNS: tuple[Proof, ...] = (
     Proof("disk_full", r"no space left on device|disk quota exceeded"),
     Proof("config", r"setting rlimit|set(ting)? rlimits|setrlimit `RLIMIT", REFUSED_LIMIT),
     Proof("config", r"[Ee]xec format error", "the image is of another architecture than this host: build it here"),
-    Proof(
-        "config",
-        r"(FATAL tini .{0,1000}|exec:? .{0,1000})(No such file|no such file|executable file not found)",
-        OTHER_IMAGE,
-    ),
+    Proof("config", r"(FATAL tini|exec:?) .{0,1000}([Nn]o such file|executable file not found)", OTHER_IMAGE),
     Proof("config", r"No module named '?suite", OTHER_IMAGE),
-    Proof(
-        "config",
-        r"bind source path does not exist",
-        "the runtime does not see this folder: it runs on another machine; use --copy-back",
-    ),
+    Proof("config", r"bind source path does not exist", NO_FOLDER),
     Proof("config", r"[Rr]equested CPUs are not available", "choose CPUs that the runtime's host has, with --cpuset"),
-    Proof(
-        "config", r"network \S+ not found|unable to find network", "name a network that the runtime has, with --network"
-    ),
+    Proof("config", r"network \S+ not found|unable to find network", "name one that the runtime has, with --network"),
     Proof("config", r"unknown ulimit|invalid ulimit|ulimit .{0,200} is not valid"),
     Proof("config", r"[Mm]inimum memory limit allowed", "allow a rank more host memory, with --memory"),
 )
@@ -95,19 +82,18 @@ def essence(text: str) -> str:
 
 
 def reason_of(error: BaseException) -> str:
-    """Why a runtime was not reached, in words: its client wraps what the system said into exceptions in tuples."""
-    while inner := [each for each in error.args if isinstance(each, BaseException)]:
+    """Why a runtime was not reached, in words: its client wraps what the system said into exceptions in others."""
+    while inner := [each for each in (error.__cause__, *error.args) if isinstance(each, BaseException)]:
         error = inner[-1]
-    strerror = error.strerror if isinstance(error, OSError) else None
-    return " ".join((strerror or "").lower().split() or str(error).split())[:200] or type(error).__name__
+    words = str(error)
+    if isinstance(error, OSError) and error.strerror:
+        words = error.strerror.lower() + (f": {error.filename}" if error.filename else "")
+    return " ".join(words.split())[:200] or type(error).__name__
 
 
 _TAIL_LINES = 12
 #: What the node may take for the reason where the kernel killed a process: it cannot ask about its own container.
 _OVERRULED_BY_OOM: tuple[FailureKind, ...] = ("rank_lost", "unknown", "hang", "nccl_timeout", "timeout")
-_KILLED, _TERMINATED = 137, 143
-#: what dockerd says of a container that ended while it was away
-_UNSEEN = 255
 
 
 @dataclass
@@ -135,9 +121,8 @@ def conclude(end: ContainerEnd) -> Outcome:
         return _outcome(end, "interrupted", _failure(end, "interrupted", f"the driver was sent {end.interrupted_by}"))
     if end.verdict is not None:
         return _outcome(end, "failed", end.verdict)
-    # the node's report went with the connection, its exit code did not: 0 is what it ends with where all is well
-    is_well = end.exit_code == 0 and bool(end.trouble) and end.gone is None and not end.oom_killed
-    if end.outcome is None and is_well:
+    if end.outcome is None and end.exit_code == 0 and end.trouble and end.gone is None and not end.oom_killed:
+        # the node's report went with the connection, its exit code did not: 0 is what it ends with where all is well
         return Outcome(status="ok", exit_codes=dict.fromkeys(range(end.ranks), 0), elapsed_seconds=end.elapsed_seconds)
     if end.outcome is None:
         return _outcome(end, "failed", _silent(end))
@@ -162,10 +147,10 @@ def _silent(end: ContainerEnd) -> Failure:
     proven = runtime_failure(*filter(None, [end.error]), *end.tail)
     if proven is not None:
         return _failure(end, proven.kind, *proven.evidence)
-    if end.exit_code in (_KILLED, _TERMINATED):
+    if end.exit_code in (137, 143):  # by SIGKILL, SIGTERM
         word = f"the container was killed from outside (exit code {end.exit_code}, OOMKilled false)"
         return _failure(end, "rank_lost", word, *end.trouble)
-    if end.exit_code == _UNSEEN and end.trouble:
+    if end.exit_code == 255 and end.trouble:  # as dockerd says of what it did not see
         return _failure(end, "rank_lost", "the container ended while its runtime was away", *end.trouble)
     word = f"the container ended with exit code {end.exit_code} before its node reported how the run ended"
     return _failure(end, "unknown", word, *filter(None, [end.error]), *end.trouble, *end.tail[-_TAIL_LINES:])

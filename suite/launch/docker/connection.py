@@ -3,10 +3,12 @@
 import atexit
 import os
 import platform
+import re
 import shutil
 import subprocess
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,8 +21,10 @@ from docker.context.config import get_current_context_name
 from docker.errors import DockerException
 from pydantic import Field
 
+from suite.launch.docker.conclude import reason_of
 from suite.spec.base import Frozen, UsageError
 
+#: of those that can be asked for GPUs
 OLDEST_API = (1, 40)
 ASK_SECONDS = 10
 CALL_SECONDS = 120
@@ -43,21 +47,17 @@ class RuntimeFacts(Frozen):
 
 @dataclass(frozen=True)
 class Runtime:
-    """A connection to a container runtime, and its facts."""
+    """A connection to a container runtime, its facts, and all that it says of its host (GET /info)."""
 
     api: APIClient
     host: str
     facts: RuntimeFacts
     architecture: str
-    cpus: int
-    runtimes: tuple[str, ...]
-    cdi_folders: tuple[str, ...]
-    cdi_devices: tuple[str, ...]
+    info: Mapping[str, Any]
 
 
 def connect(copy_back: bool = False) -> Runtime:
-    """Reach the container runtime. ``copy_back``: treat it as one that does not see this host's folders. Raises
-    UsageError."""
+    """Reach the container runtime; ``copy_back``: as one that does not see this host's folders. Raises UsageError."""
     host = chosen_host()
     try:
         if host.startswith("ssh://"):
@@ -65,10 +65,11 @@ def connect(copy_back: bool = False) -> Runtime:
         else:
             api = docker.from_env(timeout=ASK_SECONDS).api
         version, info = api.version(), api.info()
-    except UsageError:
-        raise
-    except (DockerException, OSError, ValueError) as error:  # of an address that is none
-        raise UsageError(unreachable(host, error)) from error
+    except (DockerException, OSError, ValueError) as error:  # ValueError: of an address that is none
+        raise UsageError(
+            f"no container runtime answers at {host}: {reason_of(error)}; start it, join the group that owns its "
+            "socket, or name another with DOCKER_HOST or DOCKER_CONTEXT"
+        ) from error
     api.timeout = CALL_SECONDS
     _require_new_enough(host, version)
     return _connected(api, host, version, info, copy_back)
@@ -90,29 +91,10 @@ def chosen_host() -> str:
     return context.Host or DEFAULT_HOST
 
 
-def unreachable(host: str, error: Exception) -> str:
-    """One line: what keeps us from the runtime, and what to do about it."""
-    text = " ".join(str(error).split())
-    if "Permission denied" in text or "PermissionError" in text:
-        return (
-            f"no permission to use the container runtime at {host}: join the group that owns its socket, "
-            "or use a rootless one"
-        )
-    if "FileNotFoundError" in text or "No such file" in text or "Connection refused" in text:
-        return f"no container runtime answers at {host}: start it, or name another with DOCKER_HOST or DOCKER_CONTEXT"
-    if "timed out" in text.lower():
-        return f"the container runtime at {host} did not answer in {ASK_SECONDS} s"
-    return f"the container runtime at {host} cannot be used: {text}"
-
-
 def _require_new_enough(host: str, version: dict[str, Any]) -> None:
     spoken = str(version.get("ApiVersion", "0"))
-    numbers = tuple(int(number) for number in spoken.split(".") if number.isdigit())
-    if numbers < OLDEST_API:
-        raise UsageError(
-            f"the container runtime at {host} is too old: it speaks API {spoken}, {OLDEST_API[0]}.{OLDEST_API[1]} "
-            "(Docker 19.03) is the oldest that can be asked for GPUs; update it"
-        )
+    if tuple(map(int, re.findall(r"\d+", spoken))) < OLDEST_API:
+        raise UsageError(f"the runtime at {host} is too old: its API is {spoken}, not 1.40 (Docker 19.03); update it")
 
 
 def _connected(api: APIClient, host: str, version: dict[str, Any], info: dict[str, Any], copy_back: bool) -> Runtime:
@@ -131,18 +113,7 @@ def _connected(api: APIClient, host: str, version: dict[str, Any], info: dict[st
         remapped="name=userns" in options,
         remote=copy_back or not host.startswith("unix://") or info.get("Name") != platform.node(),
     )
-    return Runtime(
-        api=api,
-        host=host,
-        facts=facts,
-        architecture=str(version.get("Arch", "")),
-        cpus=int(info.get("NCPU") or 1),
-        runtimes=tuple(info.get("Runtimes") or ()),
-        cdi_folders=tuple(info.get("CDISpecDirs") or ()),
-        cdi_devices=tuple(
-            str(one.get("ID")) for one in info.get("DiscoveredDevices") or () if one.get("Source") == "cdi"
-        ),
-    )
+    return Runtime(api, host, facts, str(version.get("Arch", "")), info)
 
 
 SSH_SECONDS = 30.0
@@ -150,35 +121,26 @@ RUNTIME_SOCKET = "/var/run/docker.sock"
 
 
 def open_tunnel(host: str) -> str:
-    """Address of a local socket that leads to the runtime of ``ssh://[user@]host[:port][/socket]``. Raises UsageError
-    where no key or agent lets us in: nobody can be asked for a password."""
+    """Address of a local socket that leads to the runtime of ``ssh://[user@]host[:port][/socket]``. Raises OSError,
+    also where no key or agent lets us in: nobody can be asked for a password."""
     folder = Path(tempfile.mkdtemp(prefix="suite-ssh-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     socket = folder / "engine.sock"
     address = urlsplit(host)
-    options = ["-o", "BatchMode=yes", "-o", "ExitOnForwardFailure=yes", "-o", "ServerAliveInterval=15"]
-    options += ["-L", f"{socket}:{address.path.rstrip('/') or RUNTIME_SOCKET}"]
-    options += ["-l", address.username] if address.username else []
-    options += ["-p", str(address.port)] if address.port else []
-    try:
-        # in a session of its own, so that Ctrl-C is not its end; it ends when nobody holds its standard input
-        process = subprocess.Popen(
-            ["ssh", *options, "--", address.hostname or "", "cat"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
-    except OSError as error:
-        raise UsageError(
-            f"the container runtime at {host} cannot be reached: no ssh program ({error.strerror})"
-        ) from error
+    command = ["ssh", "-o", "BatchMode=yes", "-o", "ExitOnForwardFailure=yes", "-o", "ServerAliveInterval=15"]
+    command += ["-L", f"{socket}:{address.path.rstrip('/') or RUNTIME_SOCKET}"]
+    command += ["-l", address.username] if address.username else []
+    command += ["-p", str(address.port)] if address.port else []
+    command += ["--", address.hostname or "", "cat"]
+    # in a session of its own, so that Ctrl-C is not its end; it ends when nobody holds its standard input
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
+    )
     atexit.register(process.terminate)
     give_up = time.monotonic() + SSH_SECONDS
     while not socket.exists():
         if process.poll() is not None or time.monotonic() > give_up:
             process.kill()
-            answer = " ".join(process.communicate()[1].decode(errors="replace").split()) or "no answer"
-            raise UsageError(f"the container runtime at {host} cannot be reached by ssh: {answer}")
+            raise ConnectionError(process.communicate()[1].decode(errors="replace").strip() or "ssh does not answer")
         time.sleep(0.02)
     return f"unix://{socket}"

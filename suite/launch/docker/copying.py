@@ -1,19 +1,17 @@
 """Bundles for a container runtime that does not see this host's folders: put in before the run, taken back after it."""
 
 import io
-import os
 import re
+import shutil
 import tarfile
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
-from typing import IO
 
 from docker import APIClient
 
 from suite.launch.job import RUNS
-from suite.spec.foreign import read_bytes
 
-MANIFEST = "manifest.json"
 MOST_FILES = 100_000
 MOST_BYTES = 8 << 30
 #: the files that ranks write; what the driver itself writes beside them is never taken from a container
@@ -26,13 +24,15 @@ class UnsafeCopy(Exception):
 
 def put_bundle(api: APIClient, container: str, run: str, folder: Path, user: str) -> None:
     """Put ``run``'s folder with its manifest and empty ``events`` and ``logs`` into a container, owned by ``user``."""
-    owner, group = (int(number) for number in user.split(":"))
+
+    def owned(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+        entry.uid, entry.gid = map(int, user.split(":"))
+        return entry
+
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w") as tar:
-        for name in (run, f"{run}/events", f"{run}/logs"):
-            tar.addfile(_entry(name, owner, group, is_folder=True))
-        data = read_bytes(folder / MANIFEST, MANIFEST)
-        tar.addfile(_entry(f"{run}/{MANIFEST}", owner, group, size=len(data)), io.BytesIO(data))
+        for name in ("", "events", "logs", "manifest.json"):
+            tar.add(folder / name, f"{run}/{name}", recursive=False, filter=owned)
     api.put_archive(container, RUNS, archive.getvalue())
 
 
@@ -57,26 +57,10 @@ def extract(pieces: Iterable[bytes], target: Path) -> None:
                 if member.isreg() and match and match.group(1) == target.name:
                     source = tar.extractfile(member)
                     assert source is not None, "a regular file has content"
-                    _write(target / match.group(2), source)
+                    with suppress(FileExistsError), (target / match.group(2)).open("xb") as file:
+                        shutil.copyfileobj(source, file)
     except (tarfile.TarError, EOFError) as error:
         raise UnsafeCopy(f"what came of the container's folder is no archive: {str(error)[:200]}") from error
-
-
-def _write(path: Path, source: IO[bytes]) -> None:
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
-    except FileExistsError:
-        return
-    with os.fdopen(descriptor, "wb") as file:
-        while data := source.read(1 << 20):
-            file.write(data)
-
-
-def _entry(name: str, owner: int, group: int, size: int = 0, is_folder: bool = False) -> tarfile.TarInfo:
-    entry = tarfile.TarInfo(name)
-    entry.uid, entry.gid, entry.size = owner, group, size
-    entry.type, entry.mode = (tarfile.DIRTYPE, 0o755) if is_folder else (tarfile.REGTYPE, 0o644)
-    return entry
 
 
 class _Pieces(io.RawIOBase):

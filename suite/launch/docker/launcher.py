@@ -3,23 +3,21 @@
 import errno
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, TypeVar
 
 from docker import APIClient
-from docker.errors import APIError, DockerException
+from docker.errors import APIError, DockerException, NotFound
 from requests.exceptions import ConnectionError as NoConnection
 from requests.exceptions import RequestException
 
 from suite.launch.docker import copying, session
-from suite.launch.docker.conclude import conclude, essence, reason_of, runtime_failure
+from suite.launch.docker.conclude import conclude, essence, reason_of, runtime_failure, told
 from suite.launch.docker.connection import Runtime
-from suite.launch.docker.gpus import access_of, device_requests
-from suite.launch.docker.images import ImageFacts
-from suite.launch.docker.session import remove_labelled
+from suite.launch.docker.offers import ImageFacts, access_of, device_requests
 from suite.launch.docker.settings import DockerSettings
 from suite.launch.docker.watch import RETRY_SECONDS, USUAL_PATIENCE, ContainerPatience, ContainerWatch
 from suite.launch.job import PYTHON_PATH, RUNS, Job, Mount, Site
@@ -35,30 +33,32 @@ NODE = ("/opt/suite/bin/python", "-m", "suite.launch.node")
 LOGGING = {"Type": "json-file", "Config": {"max-size": "1024g", "max-file": "1"}}
 
 
-class RuntimeRules(NamedTuple):
-    """What the set-up of the container runtime decides about a container."""
-
-    user: str  # uid:gid
-    access: Literal["nvidia", "cdi"] = "nvidia"
-    remapped: bool = False  # the runtime gives users of a container other ids on the host
-    volume: str | None = None  # name of the volume that takes the place of the job's mounts
-
-
-def container_document(job: Job, settings: DockerSettings, rules: RuntimeRules) -> dict[str, Any]:
-    """The body of POST /containers/create. Raises UsageError for several nodes."""
+def container_document(
+    job: Job,
+    settings: DockerSettings,
+    user: str,
+    access: Literal["nvidia", "cdi"] = "nvidia",
+    remapped: bool = False,
+    remote: bool = False,
+) -> dict[str, Any]:
+    """The body of POST /containers/create. ``user``: uid:gid; ``remapped``: the runtime gives users of a container
+    other ids on the host; ``remote``: a volume that goes with the container takes the place of the job's mounts. Raises
+    UsageError for several nodes."""
     if job.nodes > 1:
-        raise UsageError(
-            f"the docker launcher runs one node, not {job.nodes}; `suite submit` runs several on Kubernetes or Slurm"
-        )
+        raise UsageError(f"the docker launcher runs one node, not {job.nodes}; `suite submit` has Kubernetes or Slurm")
     has_gpus = bool(job.devices or job.device_count)
+    mounts = [
+        {"Type": "bind", "Source": mount.source, "Target": mount.target, "ReadOnly": mount.read_only}
+        for mount in job.mounts
+    ]
     limits, memory = settings.limits(has_gpus), job.limits.memory_bytes
     memory = None if memory is None else memory * job.ranks_per_node  # of all ranks together, and no swap beyond it
     return {
         "Image": job.image,
         "Entrypoint": list(NODE),
         "Cmd": list(node_arguments(job, f"{RUNS}/{job.name}", limits)),
-        "Env": [f"{name}={value}" for name, value in sorted(_variables(job, rules, has_gpus).items())],
-        "User": rules.user,
+        "Env": [f"{name}={value}" for name, value in sorted(_variables(job, user, has_gpus).items())],
+        "User": user,
         "WorkingDir": "/work",
         "Labels": dict(job.labels),
         "AttachStdout": True,
@@ -71,7 +71,7 @@ def container_document(job: Job, settings: DockerSettings, rules: RuntimeRules) 
             "Tmpfs": {"/tmp": "exec,mode=1777"},
             "CapDrop": ["ALL"],
             "SecurityOpt": session.SECURITY,
-            "UsernsMode": "host" if rules.remapped else "",
+            "UsernsMode": "host" if remapped else "",
             "Ulimits": [{"Name": name, "Soft": value, "Hard": value} for name, value in sorted(limits.items())],
             "ShmSize": settings.shm_bytes,
             "IpcMode": settings.ipc,
@@ -80,27 +80,18 @@ def container_document(job: Job, settings: DockerSettings, rules: RuntimeRules) 
             "Memory": memory,
             "MemorySwap": memory,
             "LogConfig": LOGGING,
-            "DeviceRequests": device_requests(job.devices or (), job.device_count, rules.access),
-            "Mounts": _mounts(job, rules.volume),
+            "DeviceRequests": device_requests(job.devices or (), job.device_count, access),
+            "Mounts": [{"Type": "volume", "Target": RUNS}] if remote else mounts,
         },
     }
 
 
-def _variables(job: Job, rules: RuntimeRules, has_gpus: bool) -> dict[str, str]:
-    user = f"uid-{rules.user.partition(':')[0]}"  # for libraries that ask for a name: the image knows none
+def _variables(job: Job, user: str, has_gpus: bool) -> dict[str, str]:
+    name = f"uid-{user.partition(':')[0]}"  # for libraries that ask for one: the image knows none
     gpus = {"NVIDIA_DRIVER_CAPABILITIES": "compute,utility"} if has_gpus else {"NVIDIA_VISIBLE_DEVICES": "void"}
     counted = f"count:{job.device_count}" if job.device_count else ""
     devices = f"ids:{','.join(job.devices)}" if job.devices else counted  # what the worker must see
-    return {"HOME": "/tmp", "USER": user, "LOGNAME": user, "SUITE_DEVICES": devices, **gpus, **job.env}
-
-
-def _mounts(job: Job, volume: str | None) -> list[dict[str, Any]]:
-    if volume is not None:
-        return [{"Type": "volume", "Source": volume, "Target": RUNS}]
-    return [
-        {"Type": "bind", "Source": mount.source, "Target": mount.target, "ReadOnly": mount.read_only}
-        for mount in job.mounts
-    ]
+    return {"HOME": "/tmp", "USER": name, "LOGNAME": name, "SUITE_DEVICES": devices, **gpus, **job.env}
 
 
 @dataclass(frozen=True)
@@ -132,7 +123,9 @@ class DockerLauncher:
     def site(self, manifest: Manifest, bundle: Path, python: str) -> Site:
         """Paths inside the container; so is ``python``."""
         image = self.images[manifest.backend.name]
-        ids, count = self._devices(manifest)
+        ranks, on_gpus = manifest.layout.devices_per_node, manifest.measure.device == "cuda"
+        named = (self.settings.gpu_ids if self.devices is None else self.devices)[:ranks]
+        ids = (named or None) if on_gpus else ()
         return Site(
             python=python,
             bundle=f"{RUNS}/{manifest.run.id}",
@@ -140,7 +133,7 @@ class DockerLauncher:
             env={**self.settings.env, "SUITE_IMAGE": image.id},
             image=image.id,
             devices=ids,
-            device_count=count,
+            device_count=ranks if ids is None else None,
             memory_bytes=self.settings.memory_bytes,
             mounts=(Mount(source=str(bundle), target=f"{RUNS}/{manifest.run.id}", read_only=False),),
             labels={
@@ -153,8 +146,8 @@ class DockerLauncher:
 
     def facts(self, job: Job) -> dict[str, Any]:
         """Runtime, image, devices and container as they will be; by the image's id, so it is the one that runs."""
-        document = container_document(job, self.settings, self._placing(job))
-        host, settings = document["HostConfig"], self.settings
+        document, settings = self._document(job), self.settings
+        host = document["HostConfig"]
         image = next(image for image in self.images.values() if image.id == job.image)
         return {
             "runs_at_once": self.runs_at_once,
@@ -175,14 +168,11 @@ class DockerLauncher:
     def run(self, job: Job, folder: Path, on_event: OnEvent) -> Outcome:
         """See ``Launcher.run``. Raises UsageError for several nodes, LauncherUnavailable where the runtime stays away;
         all that a runtime refuses is an Outcome."""
-        document = container_document(job, self.settings, self._placing(job))
-        began = time.monotonic()
-        with self.stops() as requests, self._removed_afterwards(job):
+        document, began = self._document(job), time.monotonic()
+        # two users of one runtime may run the same plan: the run's id alone could be taken
+        name = f"{job.name.lower()}-{session.session_id()}"
+        with self.stops() as requests:
             try:
-                name = _container_name(job)
-                if self.runtime.facts.remote:
-                    # made here, because a runtime that makes it for the container (Podman) would not label it
-                    self._patiently(lambda: self._api.create_volume(name, labels=job.labels))
                 container = self._patiently(lambda: self._created(document, name))
                 if self.runtime.facts.remote:
                     copying.put_bundle(self._api, container, job.name, folder, document["User"])
@@ -193,27 +183,18 @@ class DockerLauncher:
                 if isinstance(error, silent) and not isinstance(error, APIError):
                     raise self._away(error) from error
                 return _refused(job, error, time.monotonic() - began)
+            finally:
+                self._remove(name)
 
     @property
     def _api(self) -> APIClient:
         return self.runtime.api
 
-    def _devices(self, manifest: Manifest) -> tuple[tuple[str, ...] | None, int | None]:
-        """Ids or count of a run's GPUs; no ids and no count for a run on the CPU."""
-        ranks = manifest.layout.devices_per_node
-        if manifest.measure.device != "cuda":
-            return (), None
-        ids = self.settings.gpu_ids if self.devices is None else self.devices
-        return (ids[:ranks], None) if ids else (None, ranks)
-
-    def _placing(self, job: Job) -> RuntimeRules:
+    def _document(self, job: Job) -> dict[str, Any]:
         facts = self.runtime.facts
-        return RuntimeRules(
-            user="0:0" if facts.rootless else f"{os.getuid()}:{os.getgid()}",
-            access=access_of(self.runtime, self.settings.gpu_access),
-            remapped=facts.remapped,
-            volume=_container_name(job) if facts.remote else None,
-        )
+        user = "0:0" if facts.rootless else f"{os.getuid()}:{os.getgid()}"
+        access = access_of(self.runtime, self.settings.gpu_access)
+        return container_document(job, self.settings, user, access, facts.remapped, facts.remote)
 
     def _patiently(self, call: Callable[[], Answer]) -> Answer:
         """Call a runtime that may just be restarted: it has some time to come back. Raises what it raises then."""
@@ -229,12 +210,11 @@ class DockerLauncher:
     def _created(self, document: dict[str, Any], name: str) -> str:
         """The container by its id, or by its name where a runtime made it before its answer was lost."""
         try:
-            made: str = self._api.create_container_from_config(document, name)["Id"]
+            return str(self._api.create_container_from_config(document, name)["Id"])
         except APIError as error:
             if error.status_code != 409:
                 raise
             return name
-        return made
 
     def _watch(self, container: str, job: Job, folder: Path, on_event: OnEvent, requests: StopRequests) -> Outcome:
         watch = ContainerWatch(self._api, container, job, folder, on_event, requests, self.patience)
@@ -244,7 +224,7 @@ class DockerLauncher:
             watch.watch()
             if watch.is_unseen:
                 raise self._away()
-            end = watch.end(None if watch.is_lost else self._state(container))
+            end = watch.end(self._state)
         finally:
             watch.close()
         outcome = conclude(end)
@@ -252,15 +232,14 @@ class DockerLauncher:
             try:
                 copying.take_bundle(self._api, container, job.name, folder)
             except (DockerException, OSError, copying.UnsafeCopy) as error:
-                problem = f"the ranks' files could not be copied back: {' '.join(str(error).split())}"
+                problem = f"the ranks' files could not be copied back: {told(error)}"
                 failure = outcome.failure or Failure(kind="unknown")
                 failure = failure.model_copy(update={"evidence": (*failure.evidence, problem)})
                 status = "failed" if outcome.status == "ok" else outcome.status
-                return outcome.model_copy(update={"status": status, "failure": failure})
+                outcome = outcome.model_copy(update={"status": status, "failure": failure})
         return outcome
 
     def _state(self, container: str) -> dict[str, Any] | None:
-        """What the runtime says of the container; None when it has it no longer, or stays away."""
         with suppress(DockerException, OSError):
             return self._patiently(lambda: self._api.inspect_container(container))["State"]
         return None
@@ -274,26 +253,18 @@ class DockerLauncher:
             "again"
         )
 
-    @contextmanager
-    def _removed_afterwards(self, job: Job) -> Iterator[None]:
+    def _remove(self, name: str) -> None:
         """Nothing of the run is left on the runtime; what cannot be removed in time is by the next session."""
-        try:
-            yield
-        finally:
-            give_up = time.monotonic() + self.patience.remove_seconds
-            while True:
-                # one that has just come back fails to remove what it has not found again
-                with suppress(DockerException, OSError):
-                    if remove_labelled(self._api, job.labels):
-                        break
+        give_up = time.monotonic() + self.patience.remove_seconds
+        while True:
+            try:
+                self._api.remove_container(name, force=True, v=True)
+            except NotFound:  # so it is gone indeed, and not only about to be
+                return
+            except (DockerException, OSError):  # one that has just come back fails at what it has not found again
                 if time.monotonic() >= give_up:
-                    break
+                    return
                 time.sleep(RETRY_SECONDS)
-
-
-def _container_name(job: Job) -> str:
-    """Two users of one runtime may run the same plan: the run's id alone could be taken."""
-    return f"{job.name.lower()}-{session.session_id()}"
 
 
 def _refused(job: Job, error: Exception, seconds: float) -> Outcome:

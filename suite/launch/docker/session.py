@@ -1,20 +1,20 @@
 """Whose a container is: labels of the driver's process; short containers; removal of what a dead driver left."""
 
-from __future__ import annotations
-
 import os
+import re
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from datetime import datetime
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import psutil
+from docker import APIClient
+from docker.errors import APIError
+from requests.exceptions import ConnectionError as NoAnswer
 
 from suite.spec.base import UsageError
-
-if TYPE_CHECKING:
-    from docker import APIClient
 
 ANSWER_SECONDS = 120
 #: under SELinux neither the caller's folder nor the GPUs carry a container's label
@@ -31,46 +31,28 @@ def session_id() -> str:
 
 def this_driver() -> str:
     """The label of this process, which no other one has: kernel, space of process ids, id, and start in ticks."""
-    return f"{_boot()}/{_space()}/{os.getpid()}/{_start_ticks(os.getpid()) or ''}"
+    return f"{_here()}/{os.getpid()}/{_start_ticks(os.getpid()) or ''}"
 
 
 def is_dead(label: str) -> bool:
     """Whether the driver that made a label has certainly ended. Of one of another kernel or space nothing is known."""
-    parts = label.split("/")
-    if len(parts) != 4 or not all(parts) or not parts[2].isdigit():
-        return False
-    boot, space, pid, started = parts
-    return (boot, space) == (_boot(), _space()) and _start_ticks(int(pid)) != started
+    made_by = re.fullmatch(r"([^/]+/\d+)/(\d{1,10})/(\d+)", label)
+    return made_by is not None and made_by[1] == _here() and _start_ticks(int(made_by[2])) != made_by[3]
 
 
 def remove_orphans(api: APIClient, is_local: bool) -> int:
-    """Remove containers and volumes of drivers that are dead; how many containers there were. Raises DockerException.
+    """Remove containers of drivers that are dead, with their volumes; how many. Raises DockerException.
 
     On a local runtime one that does not run and is older than this host's boot is a leftover as well, whoever made it.
     """
     removed = 0
     for entry in api.containers(all=True, filters={"label": DRIVER_LABEL}):
         label = entry.get("Labels", {}).get(DRIVER_LABEL, "")
-        rests = is_local and entry.get("State") != "running"
-        if is_dead(label) or (rests and _is_from_before_boot(label, entry.get("Created", 0))):
+        is_left = is_local and entry.get("State") != "running" and not label.startswith(f"{_boot()}/")
+        if is_dead(label) or (is_left and entry.get("Created", 0) < psutil.boot_time()):
             remove_container(api, entry["Id"])
             removed += 1
-    for volume in api.volumes(filters={"label": DRIVER_LABEL}).get("Volumes") or ():
-        label = (volume.get("Labels") or {}).get(DRIVER_LABEL, "")
-        if is_dead(label) or (is_local and _is_from_before_boot(label, _seconds(volume.get("CreatedAt")))):
-            remove_volume(api, volume["Name"])
     return removed
-
-
-def remove_labelled(api: APIClient, labels: dict[str, str]) -> bool:
-    """Remove every container and volume that carries this session's label of this run; whether none is there any more,
-    for a removal that somebody else has begun may fail. Raises DockerException."""
-    wanted = {"label": [f"{name}={labels[name]}" for name in (SESSION_LABEL, RUN_LABEL)]}
-    for entry in api.containers(all=True, filters=wanted):
-        remove_container(api, entry["Id"])
-    for volume in api.volumes(filters=wanted).get("Volumes") or ():
-        remove_volume(api, volume["Name"])
-    return not api.containers(all=True, filters=wanted) and not api.volumes(filters=wanted).get("Volumes")
 
 
 def ask(api: APIClient, image: str, command: Sequence[str], **host: Any) -> bytes:
@@ -78,8 +60,6 @@ def ask(api: APIClient, image: str, command: Sequence[str], **host: Any) -> byte
 
     Raises DockerException, and UsageError where the command fails, does not end or prints too much.
     """
-    from requests.exceptions import ConnectionError as NoAnswer
-
     body = {
         "Image": image,
         "Entrypoint": list(command),
@@ -116,20 +96,9 @@ def ask(api: APIClient, image: str, command: Sequence[str], **host: Any) -> byte
 
 
 def remove_container(api: APIClient, container: str) -> None:
-    """Kill and remove; one that is gone, or is being removed, is as good as removed."""
-    _unless_gone(lambda: api.remove_container(container, force=True, v=True))
-
-
-def remove_volume(api: APIClient, name: str) -> None:
-    """Remove; one that is gone already is as good as removed, one in use is another container's."""
-    _unless_gone(lambda: api.remove_volume(name, force=True))
-
-
-def _unless_gone(remove: Callable[[], object]) -> None:
-    from docker.errors import APIError
-
+    """Kill and remove, with its volume; one that is gone, or is being removed, is as good as removed."""
     try:
-        remove()
+        api.remove_container(container, force=True, v=True)
     except APIError as error:
         if error.status_code not in (404, 409):
             raise
@@ -141,8 +110,9 @@ def _boot() -> str:
     return ""
 
 
-def _space() -> str:
-    return str(os.stat("/proc/self/ns/pid").st_ino)
+def _here() -> str:
+    """The kernel and the space of process ids."""
+    return f"{_boot()}/{os.stat('/proc/self/ns/pid').st_ino}"
 
 
 def _start_ticks(pid: int) -> str | None:
@@ -152,17 +122,3 @@ def _start_ticks(pid: int) -> str | None:
     except OSError:
         return None
     return None if fields[0] == "Z" else fields[19]
-
-
-def _is_from_before_boot(label: str, created: float) -> bool:
-    import psutil
-
-    return not label.startswith(f"{_boot()}/") and created < psutil.boot_time()
-
-
-def _seconds(text: str | None) -> float:
-    """Unix seconds of a runtime's time stamp; infinitely late where it is none, so that nothing is taken for old."""
-    try:
-        return datetime.fromisoformat(text or "").timestamp()
-    except ValueError:
-        return float("inf")

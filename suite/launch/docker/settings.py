@@ -50,8 +50,8 @@ def _listed(option: str, given: str | Sequence[str]) -> Sequence[str]:
 
 
 def _limits(option: str, texts: Sequence[str]) -> dict[str, int | str]:
-    given = {name: value for name, _, value in (text.partition("=") for text in texts)}
-    return {name: -1 if value == "unlimited" else value for name, value in given.items()}
+    given = [text.partition("=") for text in texts]
+    return {name: -1 if value == "unlimited" else value for name, _, value in given}
 
 
 def _variables(option: str, texts: Sequence[str]) -> dict[str, str]:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from docker import APIClient
 from docker.errors import APIError, DockerException, NotFound
@@ -30,79 +30,10 @@ _AWAY = "the runtime has not answered for"
 RETRY_SECONDS = 0.3
 
 
-Stream = Literal["stdout", "stderr"]
-Piece = tuple[Stream, bytes | None]
+Piece = tuple[str, bytes | None]
 
 
-class Output:
-    """Reads in threads of its own and tells a mailbox: ``on_data`` for each piece, ``on_end`` once when all is read.
-
-    ``attach`` before the container starts: what it writes from its first byte on is then read as it is. ``resume``
-    after a break goes on from the runtime's log at the bytes reached; the log replaces bytes that are no UTF-8.
-    """
-
-    def __init__(
-        self,
-        api: APIClient,
-        container: str,
-        mailbox: Mailbox,
-        on_data: Callable[[Stream, bytes], None],
-        on_end: Callable[[], None],
-    ) -> None:
-        self._api, self._container, self._mailbox = api, container, mailbox
-        self._on_data, self._on_end = on_data, on_end
-        self._read: dict[Stream, int] = {"stdout": 0, "stderr": 0}
-        self._open: list[Any] = []
-        self._lock = threading.Lock()
-
-    def attach(self) -> None:
-        """Listen from now on. Raises what the runtime raises."""
-        stream = self._api.attach(self._container, stdout=True, stderr=True, stream=True, demux=True)
-        self._follow([(stream, _both(stream))])
-
-    def resume(self) -> None:
-        """Go on from the runtime's log. Raises what the runtime raises."""
-        streams = []
-        for name in self._read:
-            wanted = {"stdout": name == "stdout", "stderr": name == "stderr"}
-            stream = self._api.logs(self._container, stream=True, follow=True, **wanted)
-            streams.append((stream, _rest(name, stream, self._read[name])))
-        self._follow(streams)
-
-    def close(self) -> None:
-        """End the connections; the threads let go of them."""
-        with self._lock:
-            for stream in self._open:
-                with suppress(OSError):  # the other side has closed it already
-                    stream.close()
-
-    def _follow(self, streams: list[tuple[Any, Iterator[Piece]]]) -> None:
-        self._open = [stream for stream, _ in streams]
-        for each in streams:
-            threading.Thread(target=self._drain, args=each, daemon=True).start()
-
-    def _drain(self, stream: Any, pieces: Iterator[Piece]) -> None:
-        # where the connection is broken, or was closed under a read, this stream has ended
-        with suppress(OSError, HTTPError, ValueError):
-            for name, data in pieces:
-                if data:
-                    self._read[name] += len(data)
-                    self._mailbox.post(partial(self._on_data, name, data))
-        with self._lock:
-            self._open.remove(stream)
-            stream._response.close()  # the SDK leaves it to the collector of cycles, hundreds of runs later
-            is_last = not self._open
-        if is_last:
-            self._mailbox.post(self._on_end)
-
-
-def _both(stream: Iterable[tuple[bytes | None, bytes | None]]) -> Iterator[Piece]:
-    for output, errors in stream:
-        yield "stdout", output
-        yield "stderr", errors
-
-
-def _rest(name: Stream, stream: Iterable[bytes], known: int) -> Iterator[Piece]:
+def _rest(name: str, stream: Iterable[bytes], known: int) -> Iterator[Piece]:
     """What comes after the first ``known`` bytes."""
     for data in stream:
         skipped = min(known, len(data))
@@ -127,7 +58,11 @@ USUAL_PATIENCE = ContainerPatience()
 
 
 class ContainerWatch(Watch):
-    """One container: ``attach``, start it, ``watch``, then ``end`` tells what became of it; ``close`` in any case."""
+    """One container: ``attach``, start it, ``watch``, then ``end`` tells what became of it; ``close`` in any case.
+
+    Its output is read by threads, as it is from its first byte on; after a break it goes on from the runtime's log at
+    the bytes reached, which replaces bytes that are no UTF-8.
+    """
 
     def __init__(
         self,
@@ -142,7 +77,9 @@ class ContainerWatch(Watch):
         super().__init__(job, folder / "logs" / CONTAINER_LOG, on_event, requests)
         self._api, self._container, self._patience = api, container, patience
         self._mailbox = Mailbox()
-        self._output = Output(api, container, self._mailbox, self._take_data, self._take_output_end)
+        self._read = {"stdout": 0, "stderr": 0}
+        self._connections: list[Any] = []
+        self._lock = threading.Lock()
         self._closing = threading.Event()
         self._output_ended = False
         self._exited = False
@@ -150,7 +87,8 @@ class ContainerWatch(Watch):
 
     def attach(self) -> None:
         """Listen to the container, which is not started yet. Raises what the runtime raises."""
-        self._output.attach()
+        stream = self._api.attach(self._container, stdout=True, stderr=True, stream=True, demux=True)
+        self._follow([(stream, (piece for both in stream for piece in zip(self._read, both, strict=True)))])
 
     def watch(self) -> None:
         """Block until the container has ended and its output was read, or it was given up."""
@@ -163,21 +101,17 @@ class ContainerWatch(Watch):
         self._stream.close()
 
     @property
-    def is_lost(self) -> bool:
-        """Whether the container, or its runtime, can be asked nothing more."""
-        return self._known.gone is not None
-
-    @property
     def is_unseen(self) -> bool:
         """Whether the runtime stayed away and nothing tells how the run ended: it may even go on."""
         is_away = (self._known.gone or "").startswith(_AWAY)
         return is_away and self._known.outcome is None and self._interrupted_by is None
 
-    def end(self, state: dict[str, Any] | None) -> ContainerEnd:
-        """All that is known. ``state``: what the runtime says of the container, None when it knows it no longer."""
-        known, told = self._known, state or {}
-        if state is None or told.get("Status") == "removing":
-            known.gone = known.gone or REMOVED
+    def end(self, inspect: Callable[[str], dict[str, Any] | None]) -> ContainerEnd:
+        """All that is known. ``inspect``: what the runtime says of the container, None when it knows it no longer."""
+        known = self._known
+        told = {} if known.gone else inspect(self._container) or {"Status": "removing"}
+        if told.get("Status") == "removing":
+            known.gone = REMOVED
         known.oom_killed, known.error = bool(told.get("OOMKilled")), str(told.get("Error") or "")
         known.elapsed_seconds = max(self._ended - self._began, 0.0)
         known.verdict, known.interrupted_by = self._verdict, self._stopped_by()
@@ -187,15 +121,31 @@ class ContainerWatch(Watch):
     def close(self) -> None:
         """Let go of everything but the container."""
         self._closing.set()
-        self._output.close()
+        with self._lock:
+            for stream in self._connections:  # their threads let go of them
+                with suppress(OSError):  # the other side has closed it already
+                    stream.close()
         self._mailbox.close()
         self._close()
 
-    def _take_data(self, stream: Stream, data: bytes) -> None:
-        if stream == "stdout":
-            self._stream.feed(data)
-        else:
-            self._write(data)
+    def _follow(self, streams: list[tuple[Any, Iterator[Piece]]]) -> None:
+        self._connections = [stream for stream, _ in streams]
+        for each in streams:
+            threading.Thread(target=self._drain, args=each, daemon=True).start()
+
+    def _drain(self, stream: Any, pieces: Iterator[Piece]) -> None:
+        # where the connection is broken, or was closed under a read, this stream has ended
+        with suppress(OSError, HTTPError, ValueError):
+            for name, data in pieces:
+                if data:
+                    self._read[name] += len(data)
+                    self._mailbox.post(partial(self._stream.feed if name == "stdout" else self._write, data))
+        with self._lock:
+            self._connections.remove(stream)
+            stream._response.close()  # the SDK leaves it to the collector of cycles, hundreds of runs later
+            is_last = not self._connections
+        if is_last:
+            self._mailbox.post(self._take_output_end)
 
     def _take_event(self, event: dict[str, Any]) -> None:
         if event["kind"] != OUTCOME_KIND:
@@ -211,8 +161,13 @@ class ContainerWatch(Watch):
             self._alarms[self._resume] = time.monotonic() + self._patience.break_seconds
 
     def _resume(self) -> None:
+        streams = []
         try:
-            self._output.resume()
+            for name, known in self._read.items():
+                wanted = {each: each == name for each in self._read}
+                stream = self._api.logs(self._container, stream=True, follow=True, **wanted)
+                streams.append((stream, _rest(name, stream, known)))
+            self._follow(streams)
         except APIError:
             self._output_ended = True  # the container is gone; its exit says so
         except (DockerException, OSError):
@@ -224,10 +179,7 @@ class ContainerWatch(Watch):
         self._ended = time.monotonic()
         if self._resume in self._alarms or gone is not None:
             self._output_ended = True
-        self._alarms = {self._no_more_output: self._ended + self._patience.output_seconds}
-
-    def _no_more_output(self) -> None:
-        self._output_ended = True
+        self._alarms = {self._take_output_end: self._ended + self._patience.output_seconds}
 
     def _overdue(self) -> None:
         """The node should have given the run up long ago."""
@@ -245,11 +197,8 @@ class ContainerWatch(Watch):
     def _kill(self) -> None:
         self._signal(signal.SIGKILL)
         self._alarms.pop(self._kill, None)
-        self._alarms[self._give_up] = time.monotonic() + self._patience.kill_seconds
-
-    def _give_up(self) -> None:
-        self._take_exit(None, "the container did not end after SIGKILL")
-        self._output_ended = True
+        given_up = partial(self._take_exit, None, "the container did not end after SIGKILL")
+        self._alarms[given_up] = time.monotonic() + self._patience.kill_seconds
 
     def _signal(self, number: signal.Signals) -> None:
         with suppress(DockerException, OSError):  # ended already, or the runtime is away

@@ -1,10 +1,12 @@
-"""Slurm's own commands, each with a time limit, their refusals as one line, and why a job can never start."""
+"""Slurm's own commands, each with a time limit, and their refusals as one line."""
 
 import os
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Collection
+from contextlib import suppress
 from typing import NamedTuple
 
 from suite.launch.cluster.scheduler import Unanswered
@@ -13,7 +15,13 @@ from suite.spec.base import UsageError
 ASK_SECONDS = 60.0
 _FIELDS = "%i|%T|%S|%e|%N|%r|%Z"
 _LEAST_FIELDS, _MOST_DIGITS = 6, 12
-_NO_SUCH_JOB = "Invalid job id specified"
+#: squeue's reasons of a job that waits for what will never be; others pass.
+NEVER = {
+    *("PartitionConfig", "PartitionNodeLimit", "PartitionTimeLimit", "BadConstraints", "InvalidAccount"),
+    *("InvalidQOS", "AccountNotAllowed", "QOSNotAllowed", "QOSMaxNodePerJobLimit", "QOSMaxWallDurationPerJobLimit"),
+    *("AssocMaxNodePerJobLimit", "AssocMaxWallDurationPerJobLimit"),
+}
+REASON_SECONDS = 3.0
 #: which cluster is meant; all else that a job finds under SLURM_ speaks of that job
 _CLUSTER = {"SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT"}
 #: what overrides a script's own lines, so that its output would not be found or not come at all
@@ -45,16 +53,29 @@ class QueueEntry(NamedTuple):
 
 
 def submit(script: str, *options: str) -> str:
-    """Hand a script over and give back the job's id. ``options``: of sbatch, before the script's own. A trial comes
-    first, in which a job that can never start is refused. Raises UsageError when it is refused, Unanswered where the
-    controller may have taken it."""
+    """Hand a script over and give back the job's id. ``options``: of sbatch, before the script's own. Raises UsageError
+    when it is refused, as a job is that can never start, and leaves nothing; Unanswered where the controller may have
+    taken it."""
     _call("sbatch", "--test-only", *options, text=script)
     try:
-        return _call("sbatch", "--parsable", *options, text=script).split(";")[0].strip()
+        job = _call("sbatch", "--parsable", *options, text=script).split(";")[0].strip()
     except NoAnswer as error:
-        raise Unanswered(
-            f"{error}; it may have taken the job all the same, which the next suite status, collect or submit finds out"
-        ) from error
+        raise Unanswered(f"{error}; whether it took the job suite status, collect or submit will find out") from error
+    deadline, found = time.monotonic() + REASON_SECONDS, None
+    while time.monotonic() < deadline:
+        with suppress(UsageError):  # it is in the queue: that the queue is not shown now is no refusal
+            found = find(job)
+        if found is None or found.state != "PENDING" or found.reason:
+            break
+        time.sleep(0.2)
+    # of one that waits for others Slurm tells no other reason yet
+    if found is not None and found.state == "PENDING" and found.reason in NEVER:
+        cancel(job)
+        raise UsageError(
+            f"Slurm can never start this job ({found.reason}): compare --nodes, --gpus-per-node, --timeout and "
+            "--allowance with `scontrol show partition`, or name another --partition"
+        )
+    return job
 
 
 def find(job: str) -> QueueEntry | None:
@@ -79,17 +100,8 @@ def unfinished(folders: Collection[str]) -> list[str]:
     if shutil.which("sbatch") is None:
         return []  # whoever submits is told
     lines = _call("squeue", "--me", "--noheader", "--format=%F|%Z").splitlines()
-    jobs = [line.strip().partition("|") for line in lines]
-    own = {job for job, _, where in jobs if where in folders}
+    own = {job for job, _, where in (line.strip().partition("|") for line in lines) if where in folders}
     return sorted(own, key=lambda job: int(job) if job.isdecimal() else 0)
-
-
-def show(kind: str, name: str) -> str:
-    """What scontrol says of a job or a partition, in one line; nothing where it does not know it or is not there."""
-    try:
-        return _call("scontrol", "show", kind, name, "--oneliner").strip() if name else ""
-    except UsageError:
-        return ""
 
 
 def cancel(job: str) -> None:
@@ -101,7 +113,7 @@ def _queued(*which: str) -> list[QueueEntry]:
     try:
         lines = _call("squeue", "--noheader", "--array", "--states=all", f"--format={_FIELDS}", *which).splitlines()
     except UsageError as error:
-        if _NO_SUCH_JOB in str(error):
+        if "Invalid job id specified" in str(error):
             return []
         raise
     return [_entry(line) for line in lines]
@@ -109,9 +121,8 @@ def _queued(*which: str) -> list[QueueEntry]:
 
 def _accounted(*which: str) -> list[QueueEntry]:
     """Clusters without accounting, or without this job in it, know nothing more."""
-    fields = "JobID,State,Start,End,NodeList,Reason"
     try:
-        lines = _call("sacct", "-X", "-n", "-P", *which, "-o", fields).splitlines()
+        lines = _call("sacct", "-X", "-n", "-P", *which, "-o", "JobID,State,Start,End,NodeList,Reason").splitlines()
     except UsageError:
         return []
     return [_entry(line) for line in lines]
@@ -133,27 +144,21 @@ def _moment(text: str) -> float | None:
 
 def _call(*command: str, text: str | None = None) -> str:
     """Standard output. Raises UsageError when there is no such command, it fails, or does not answer."""
+    env = _environment()
     try:
         # in a session of its own: a Ctrl-C in this terminal must not end it between the controller and its answer
         done = subprocess.run(
-            command,
-            input=text,
-            capture_output=True,
-            text=True,
-            env=_environment(),
-            timeout=ASK_SECONDS,
-            start_new_session=True,
+            command, input=text, capture_output=True, text=True, env=env, timeout=ASK_SECONDS, start_new_session=True
         )
-    except FileNotFoundError as error:
-        raise UsageError(
-            f"there is no Slurm here: {command[0]} is not on the PATH; run this on a login node of the cluster"
-        ) from error
     except subprocess.TimeoutExpired as error:
         raise NoAnswer(f"Slurm did not answer within {ASK_SECONDS:g} s ({command[0]})") from error
     except OSError as error:
-        raise UsageError(f"{command[0]} cannot be run: {error.strerror}") from error
+        why = f"{command[0]} cannot be run ({error.strerror})"
+        raise UsageError(f"there is no Slurm here: {why}; run this on a login node of the cluster") from error
     if done.returncode != 0:
-        message = _error_message(done.stderr) or f"exit code {done.returncode}"
+        # what it complained of, in one line without its own name before each
+        lines = [line.split("error: ", 1)[-1].strip() for line in done.stderr.splitlines()]
+        message = "; ".join(dict.fromkeys(filter(None, lines))) or f"exit code {done.returncode}"
         if done.returncode < 0 or _NO_ANSWER.search(message):
             raise NoAnswer(f"Slurm did not answer ({command[0]}): {message}")
         raise UsageError(f"Slurm refuses ({command[0]}): {message}")
@@ -162,35 +167,6 @@ def _call(*command: str, text: str | None = None) -> str:
 
 def _environment() -> dict[str, str]:
     """Without what describes the allocation that this process runs in: a job would inherit it, and its srun obey it."""
-    inside = "SLURM_JOB_ID" in os.environ
-    own = {name for name in os.environ if inside and name.startswith("SLURM_")} - _CLUSTER | _MISLEADING
-    return {**{name: os.environ[name] for name in os.environ.keys() - own}, "SLURM_TIME_FORMAT": "%s"}
-
-
-def _error_message(errors: str) -> str:
-    """What a command complained of, in one line without its own name before each."""
-    lines = [line.split("error: ", 1)[-1].strip() for line in errors.splitlines()]
-    return "; ".join(dict.fromkeys(line for line in lines if line))
-
-
-def why_never(reason: str, job: str, partition: str) -> str:
-    """Why a job of this reason can never start, and what to change. ``job``, ``partition``: scontrol's lines about
-    them; empty where it does not tell."""
-    name = partition_of(job)
-    where = f"partition {name}" if name else "its partition"
-    wants = _facts(job, "NumNodes", "TimeLimit") or "what is not given"
-    has = _facts(partition, "MaxNodes", "TotalNodes", "MaxTime", "State") or "other limits (scontrol show partition)"
-    return (
-        f"Slurm can never start this job ({reason}): it asks for {wants}, and {where} has {has}; "
-        "change --nodes, --gpus-per-node, --timeout, --allowance or --partition"
-    )
-
-
-def partition_of(job: str) -> str:
-    """Its name, of scontrol's line about a job; empty where it does not tell."""
-    return _facts(job, "Partition").partition("=")[2]
-
-
-def _facts(line: str, *names: str) -> str:
-    """The words ``NAME=VALUE`` of these names."""
-    return ", ".join(word for word in line.split() if word.partition("=")[0] in names)
+    own = {name for name in os.environ if "SLURM_JOB_ID" in os.environ and name.startswith("SLURM_")}
+    kept = os.environ.keys() - (own - _CLUSTER | _MISLEADING)
+    return {**{name: os.environ[name] for name in kept}, "SLURM_TIME_FORMAT": "%s"}

@@ -1,5 +1,6 @@
 """Slurm as a cluster launcher: batch scripts of one run or of an array, handed to sbatch in lanes."""
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from shlex import quote
@@ -10,7 +11,7 @@ from suite.launch.cluster.submission import FOLDER, SMOKE, Submission
 from suite.launch.job import PYTHON_PATH, Site
 from suite.launch.local import worker_path
 from suite.launch.slurm import client
-from suite.launch.slurm.scheduler import SlurmScheduler, submit
+from suite.launch.slurm.scheduler import SlurmScheduler
 from suite.launch.slurm.script import LONGEST_NAME, batch_script, output_files, same_request
 from suite.launch.slurm.settings import Container, SlurmSettings
 from suite.spec.base import UsageError
@@ -33,16 +34,14 @@ class SlurmLauncher(ClusterLauncher):
 
     def __init__(self, options: SlurmSettings, nodes: NodeSetup) -> None:
         self._settings = options.model_copy(update={"container": _container(options, nodes.image)})
-        self._lanes: Lanes | None = None
+        self._lanes: deque[tuple[str, ...]] | None = None
         self._after_good: tuple[str, ...] = ()
         self.starter = self._settings.manner
         if nodes.image is not None and not nodes.image.startswith("/"):
             self.notes = by_digest_note(nodes.image)
         self._nodes = nodes
         if nodes.image is None and nodes.mounts:
-            raise UsageError(
-                "--mount shows folders to a container; without --image the ranks see the nodes' own: leave it out"
-            )
+            raise UsageError("--mount is of containers; without --image the ranks see the nodes' folders: leave it out")
 
     @staticmethod
     def scheduler() -> SlurmScheduler:
@@ -78,20 +77,25 @@ class SlurmLauncher(ClusterLauncher):
 
     def announced(self, document: Document, token: str) -> Document:
         """A name and output files of this attempt alone."""
-        known = []
-        for each in document.submissions:
-            output = Path(each.fact("output", str)).with_name(f"{document.name}-{token}")
-            name = f"{document.name[: LONGEST_NAME - len(token) - 1]}-{token}"
-            known.append(each.with_scheduler(name=name, output=str(output), job=None))
+        name = f"{document.name[: LONGEST_NAME - len(token) - 1]}-{token}"
+        output = Path(document.submissions[0].fact("output", str)).with_name(f"{document.name}-{token}")
+        known = (each.with_scheduler(name=name, output=str(output), job=None) for each in document.submissions)
         return document._replace(submissions=tuple(known))
 
     def submit(self, document: Document, earlier: Sequence[Submission]) -> tuple[Submission, ...]:
         first, is_array = document.submissions[0], len(document.submissions) > 1
         lanes = self._own_lanes(document)
-        output = output_files(first.fact("output", str), is_array)
-        own = (f"--job-name={first.fact('name', str)}", f"--output={output}")
-        job = submit(document.text, *own, *lanes.options(is_array))
-        lanes.take(job, is_array)
+        waits_for = list(lanes) if is_array else [lanes[0]]  # an array keeps to their number by itself
+        jobs = dict.fromkeys(job for lane in waits_for for job in lane)
+        words = [f"afterok:{':'.join(self._after_good)}"] if self._after_good else []
+        words += [f"afterany:{':'.join(jobs)}"] if jobs else []
+        own = [f"--job-name={first.fact('name', str)}", f"--output={output_files(first.fact('output', str), is_array)}"]
+        if words:  # it is cancelled where a failed first run would keep it for ever
+            own += [f"--dependency={','.join(words)}", "--kill-on-invalid-dep=yes"]
+        job = client.submit(document.text, *own)
+        for _ in waits_for:
+            lanes[0] = (job,)
+            lanes.rotate(-1)
         members = [f"{job}_{index}" for index in range(len(document.submissions))] if is_array else [job]
         known = zip(document.submissions, members, strict=True)
         return tuple(each.with_scheduler(job=member) for each, member in known)
@@ -116,14 +120,17 @@ class SlurmLauncher(ClusterLauncher):
         step = document.text.partition("command=(\n")[2].partition("    bash\n")[0].split()
         return [f"sbatch {' '.join(options)}", " ".join(step)]
 
-    def _own_lanes(self, document: Document) -> "Lanes":
-        """Behind whatever this results folder has under way; asked once."""
+    def _own_lanes(self, document: Document) -> deque[tuple[str, ...]]:
+        """As many as runs may be under way at once, the next one first: in each a job waits for those before it, at
+        first for whatever this results folder has under way. Asked once."""
         if self._lanes is None:
             root = Path(document.submissions[0].fact("output", str)).parent.parent
             root = root.parent if root.name == SMOKE else root
-            folders = (str(root / FOLDER), str(root / SMOKE / FOLDER))
-            ahead = [job for job in client.unfinished(folders) if job not in self._after_good]
-            self._lanes = Lanes(self._settings.at_once, ahead, self._after_good)
+            ahead = client.unfinished((str(root / FOLDER), str(root / SMOKE / FOLDER)))
+            ahead = [job for job in ahead if job not in self._after_good]
+            lanes = self._settings.at_once
+            self._lanes = deque(tuple(ahead[lane::lanes]) for lane in range(lanes))
+            self._lanes.rotate(-(len(ahead) % lanes))
         return self._lanes
 
     def where(self, submission: Submission) -> str:
@@ -136,36 +143,9 @@ class SlurmLauncher(ClusterLauncher):
 def _container(options: SlurmSettings, image: str | None) -> Container:
     """What runs the image: what was asked for, else pyxis. Raises UsageError for one without the other."""
     asked = options.container if "container" in options.model_fields_set else "none" if image is None else "pyxis"
-    if asked == "none" and image is not None:
-        raise UsageError(f"--container none beside --image {image}: leave one of them out")
-    if asked != "none" and image is None:
-        raise UsageError(f"--container {asked} without an image: name one with --image, or leave it out")
+    if (asked == "none") != (image is None):
+        image = image or "none"
+        raise UsageError(f"--container {asked} and --image {image} do not go together: give both, or leave one out")
     if image is not None and image.endswith((".sqsh", ".sif")) and not image.startswith("/"):
         raise UsageError(f"--image {image}: write the whole path of an image file, as the nodes see it")
     return asked
-
-
-class Lanes:
-    """As many lanes as runs may be under way at once; in each a job waits for those before it. An array keeps to that
-    number by itself, and so takes all lanes."""
-
-    def __init__(self, at_once: int, ahead: Sequence[str], after_good: Sequence[str]) -> None:
-        """``ahead``: jobs that wait or run already. ``after_good``: jobs that must end well before any of these."""
-        self._after_good = tuple(after_good)
-        self._lanes: list[tuple[str, ...]] = [tuple(ahead[lane::at_once]) for lane in range(at_once)]
-        self._next = len(ahead) % at_once
-
-    def options(self, takes_all: bool) -> tuple[str, ...]:
-        """Options of sbatch by which the next job waits; it is cancelled where a failed first run keeps it for ever."""
-        lanes = self._lanes if takes_all else [self._lanes[self._next]]
-        jobs = dict.fromkeys(job for lane in lanes for job in lane)
-        words = [f"afterok:{':'.join(self._after_good)}"] if self._after_good else []
-        words += [f"afterany:{':'.join(jobs)}"] if jobs else []
-        return (f"--dependency={','.join(words)}", "--kill-on-invalid-dep=yes") if words else ()
-
-    def take(self, job: str, takes_all: bool) -> None:
-        if takes_all:
-            self._lanes = [(job,)] * len(self._lanes)
-        else:
-            self._lanes[self._next] = (job,)
-            self._next = (self._next + 1) % len(self._lanes)

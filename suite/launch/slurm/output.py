@@ -1,5 +1,4 @@
-"""What a job's output holds: each task's lines behind its number, kept to a size, and Slurm's own between them.
-Pure."""
+"""What a job's output holds: each task's lines after its number, kept to a size, and Slurm's own. Pure."""
 
 import re
 import signal
@@ -22,18 +21,17 @@ class Printed:
     def __init__(self) -> None:
         self._first: list[bytes] = []
         self._events: list[bytes] = []
-        self._last: deque[bytes] | None = None
+        self._last: deque[bytes] = deque()
         self._first_bytes = self._last_bytes = self._cut = 0
 
     def append(self, line: bytes) -> None:
         is_event = EVENT_PREFIX in line
-        if self._last is None and self._first_bytes < FIRST_BYTES:
+        if self._first_bytes < FIRST_BYTES:
             self._first.append(line)
             self._first_bytes += 0 if is_event else len(line)
         elif is_event:
             self._events.append(line)
         else:
-            self._last = self._last or deque()
             self._last.append(line)
             self._last_bytes += len(line)
             while self._last_bytes > LAST_BYTES:
@@ -46,7 +44,7 @@ class Printed:
         yield from self._events
         if self._cut:
             yield mark(self._cut)
-        yield from self._last or ()
+        yield from self._last
 
 
 #: srun --label
@@ -63,7 +61,13 @@ _OOM = re.compile(r"[Dd]etected \d+ oom.kill event|: Out Of Memory$")
 _OVER_LIMIT = re.compile(r"[Ee]xceeded (?:(?:job|step|virtual) )?memory limit")
 #: names the node that was lost; the line of the job's end names the job's first node, whichever was lost
 _NODE_LOST = re.compile(r"srun: error: Node failure on \S+")
-_DUE_TO: dict[str, FailureKind] = {"TIME LIMIT": "timeout", "NODE FAILURE": "rank_lost", "PREEMPTION": "interrupted"}
+#: by Slurm's state of the job, and by what the line of its end says that it was due to
+_KINDS: dict[str | None, FailureKind] = {
+    **dict.fromkeys(("TIMEOUT", "DEADLINE", "TIME LIMIT"), "timeout"),
+    **dict.fromkeys(("NODE_FAIL", "BOOT_FAIL", "NODE FAILURE"), "rank_lost"),
+    **dict.fromkeys(("CANCELLED", "PREEMPTED", "REVOKED", "PREEMPTION"), "interrupted"),
+    "OUT_OF_MEMORY": "oom_host",
+}
 OWN_STREAM = "slurm"
 
 
@@ -121,7 +125,11 @@ def verdict(own_lines: Sequence[str], word: str | None, reason: str) -> Failure 
     """Why Slurm itself ended the job, by its state and its own lines; ``None`` where the job ended by itself."""
     over = _over_limit(own_lines) if word != "COMPLETED" else []
     lines = [*over, *(line for line in own_lines if _JOB_ENDED.search(line) or _OOM.search(line))]
-    kind = "oom_host" if over else _KIND_OF_STATE.get(word or "") or _kind_of_lines(lines)
+    ended = next(filter(None, map(_JOB_ENDED.search, lines)), None)
+    said: FailureKind | None = "oom_host" if lines else None
+    if ended is not None:
+        said = _KINDS.get(ended[1], "interrupted")
+    kind = "oom_host" if over else _KINDS.get(word, said)
     if kind is None:
         return None
     lost = [line for line in own_lines if _NODE_LOST.search(line)]
@@ -129,18 +137,6 @@ def verdict(own_lines: Sequence[str], word: str | None, reason: str) -> Failure 
         lines = [*lost, *(line for line in lines if not _JOB_ENDED.search(line))]
     state = f"Slurm's state of the job: {word}" + (f" ({reason})" if reason else "")
     return Failure(kind=kind, evidence=(*([state] if word else []), *lines))
-
-
-_KIND_OF_STATE: dict[str, FailureKind] = {
-    "TIMEOUT": "timeout",
-    "DEADLINE": "timeout",
-    "OUT_OF_MEMORY": "oom_host",
-    "NODE_FAIL": "rank_lost",
-    "BOOT_FAIL": "rank_lost",
-    "CANCELLED": "interrupted",
-    "PREEMPTED": "interrupted",
-    "REVOKED": "interrupted",
-}
 
 
 def _over_limit(own_lines: Sequence[str]) -> list[str]:
@@ -151,29 +147,13 @@ def _over_limit(own_lines: Sequence[str]) -> list[str]:
     return over if killed or any("at some point" not in line for line in over) else []
 
 
-def _kind_of_lines(lines: Sequence[str]) -> FailureKind | None:
-    for line in lines:
-        ended = _JOB_ENDED.search(line)
-        if ended:
-            return _DUE_TO.get(ended[1] or "", "interrupted")
-    return "oom_host" if lines else None
-
-
 def _exit_codes(own_lines: Iterable[str], tasks: int) -> dict[int, int]:
     """Task -> exit code as srun reports it; first to end first."""
     codes: dict[int, int] = {}
-    for line in own_lines:
-        ended = _ENDED.search(line)
-        if ended:
-            code = int(ended[2]) if ended[2] else _SIGNALS.get(ended[3])
-            if code is not None:
-                codes |= {task: signed(code) for task in _tasks(ended[1], tasks) if task not in codes}
+    for ended in filter(None, map(_ENDED.search, own_lines)):
+        code = int(ended[2]) if ended[2] else _SIGNALS.get(ended[3])
+        if code is not None:
+            for first, last in _TASKS.findall(ended[1]):  # as far as there are so many
+                for task in range(int(first), min(int(last or first) + 1, tasks)):
+                    codes.setdefault(task, signed(code))
     return codes
-
-
-def _tasks(text: str, tasks: int) -> list[int]:
-    """``0-2,5`` -> 0, 1, 2, 5, as far as there are so many tasks."""
-    found: list[int] = []
-    for first, last in _TASKS.findall(text):
-        found += range(int(first), min(int(last or first) + 1, tasks))
-    return found

@@ -1,8 +1,6 @@
 """Slurm as a cluster scheduler: where a submitted run is, how to end it, and what it left."""
 
 import re
-import time
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,20 +9,13 @@ from suite.launch.cluster.submission import Submission
 from suite.launch.job import Job
 from suite.launch.outcome import EndStatus
 from suite.launch.slurm import client
-from suite.launch.slurm.output import SLURM_PATTERNS, Output, read_output, verdict
+from suite.launch.slurm.output import SLURM_PATTERNS, read_output, verdict
 from suite.launch.stream import read_on
 from suite.spec.base import UsageError
 from suite.spec.foreign import lines_of, open_plain
 
 _WAITS = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT")
 _RUNS = ("RUNNING", "CONFIGURING", "COMPLETING", "RESIZING", "SIGNALING", "STAGE_OUT", "STOPPED", "SUSPENDED")
-#: squeue's reasons of a job that waits for what will never be; others pass.
-NEVER = {
-    *("PartitionConfig", "PartitionNodeLimit", "PartitionTimeLimit", "BadConstraints", "InvalidAccount"),
-    *("InvalidQOS", "AccountNotAllowed", "QOSNotAllowed", "QOSMaxNodePerJobLimit", "QOSMaxWallDurationPerJobLimit"),
-    *("AssocMaxNodePerJobLimit", "AssocMaxWallDurationPerJobLimit"),
-}
-REASON_SECONDS = 3.0
 #: More than any job prints; a file of holes can be of any size.
 _MOST_OUTPUT_BYTES = 64 << 30
 #: As Slurm writes it: of a job, a member of an array, a part of a heterogeneous job.
@@ -46,11 +37,10 @@ class SlurmScheduler:
     def look(self, submission: Submission) -> SchedulerState:
         found = self._find(submission)
         if found is None:
-            has_output = submission.submitted is not None and _output_path(submission, None).is_file()
-            told = f"Slurm knows no job {_called(submission)} (any more){'; its output is there' if has_output else ''}"
-            return SchedulerState(
-                phase="over" if has_output else "gone", word="forgotten" if has_output else "unknown", detail=told
-            )
+            if submission.submitted is not None and _output_path(submission, None).is_file():
+                detail = f"{_unknown(submission)}; its output is there"
+                return SchedulerState(phase="over", word="forgotten", detail=detail)
+            return SchedulerState(phase="gone", word="unknown", detail=_unknown(submission))
         where = f" on {found.nodes}" if found.nodes else ""
         reason = f" ({found.reason})" if found.reason else ""
         phase: Phase = "pending" if found.state in _WAITS else "running" if found.state in _RUNS else "over"
@@ -59,21 +49,30 @@ class SlurmScheduler:
     def cancel(self, submission: Submission) -> None:
         found = self._find(submission)
         if found is None:
-            raise UsageError(f"{submission.run_id}: Slurm knows no job {_called(submission)} (any more)")
+            raise UsageError(f"{submission.run_id}: {_unknown(submission)}")
         if found.state not in (*_WAITS, *_RUNS):
             return
         # a submission that somebody handed on may name any job of whoever cancels
         name = submission.fact("name", str)
         if not client.is_called(found.job, name):
-            raise UsageError(
-                f"{submission.run_id}: job {found.job} is not yours or is not called {name!r}, so it is another's; "
-                f"scancel {found.job} ends it all the same"
-            )
+            told = f"job {found.job} is not yours or is not called {name!r}; scancel {found.job} ends it all the same"
+            raise UsageError(f"{submission.run_id}: {told}")
         client.cancel(found.job)
 
     def gather(self, submission: Submission) -> Gathered:
         found = self._find(submission)
-        output = self._output(submission, found)
+        path, layout = _output_path(submission, found), submission.manifest.layout
+        starter = submission.fact("starter", str)
+        try:
+            with open_plain(path, str(path), _MOST_OUTPUT_BYTES) as file:
+                output = read_output(lines_of(file), layout, starter)
+        except FileNotFoundError as error:
+            if found is None:
+                told = f"{_unknown(submission)}, and there is no output in {path}"
+                raise UsageError(f"{submission.run_id}: nothing came back: {told}") from error
+            output = read_output((), layout, starter)
+        except OSError as error:
+            raise UsageError(f"cannot read {path}: {error.strerror}") from error
         state = found.state if found else None
         why = verdict(output.own, state, found.reason if found else "")
         status: EndStatus | None = "failed"
@@ -109,47 +108,10 @@ class SlurmScheduler:
     @staticmethod
     def _find(submission: Submission) -> client.QueueEntry | None:
         job = _job(submission)
-        if job is None:
-            folder = str(Path(submission.fact("output", str)).parent)
-            return client.find_by_name(submission.fact("name", str), folder, _index(submission))
-        return client.find(job)
-
-    @staticmethod
-    def _output(submission: Submission, found: client.QueueEntry | None) -> Output:
-        layout, starter = submission.manifest.layout, submission.fact("starter", str)
-        path = _output_path(submission, found)
-        try:
-            with open_plain(path, str(path), _MOST_OUTPUT_BYTES) as file:
-                return read_output(lines_of(file), layout, starter)
-        except FileNotFoundError as error:
-            if found is None:
-                raise UsageError(
-                    f"{submission.run_id}: nothing came back: Slurm knows no job {_called(submission)} (any more), "
-                    f"and there is no output in {path}"
-                ) from error
-            return read_output((), layout, starter)
-        except OSError as error:
-            raise UsageError(f"cannot read {path}: {error.strerror}") from error
-
-
-def submit(script: str, *options: str) -> str:
-    """As ``client.submit``; a job that cannot start is refused too, and leaves nothing. Of one that waits for others
-    Slurm tells no other reason yet."""
-    job = client.submit(script, *options)
-    deadline = time.monotonic() + REASON_SECONDS
-    found = None
-    while time.monotonic() < deadline:
-        with suppress(UsageError):  # it is in the queue: that the queue is not shown now is no refusal
-            found = client.find(job)
-        if found is None or found.state != "PENDING" or found.reason:
-            break
-        time.sleep(0.2)
-    if found is not None and found.state == "PENDING" and found.reason in NEVER:
-        asked = client.show("job", job)
-        message = client.why_never(found.reason, asked, client.show("partition", client.partition_of(asked)))
-        client.cancel(job)
-        raise UsageError(message)
-    return job
+        if job is not None:
+            return client.find(job)
+        folder = str(Path(submission.fact("output", str)).parent)
+        return client.find_by_name(submission.fact("name", str), folder, _index(submission))
 
 
 def _output_path(submission: Submission, found: client.QueueEntry | None) -> Path:
@@ -169,8 +131,8 @@ def _outputs(submission: Submission, name: str) -> list[Path]:
     return [path for path in Path(submission.fact("output", str)).parent.glob("*.out") if own.fullmatch(path.name)]
 
 
-def _called(submission: Submission) -> str:
-    return str(_job(submission) or f"named {submission.fact('name', str)}")
+def _unknown(submission: Submission) -> str:
+    return f"Slurm knows no job {_job(submission) or 'named ' + submission.fact('name', str)} (any more)"
 
 
 def _job(submission: Submission) -> str | None:

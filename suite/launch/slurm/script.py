@@ -8,7 +8,7 @@ from pathlib import Path
 from suite.launch.cluster.render import Raw, render_shell, shell_word
 from suite.launch.cluster.submission import FOLDER, Submission
 from suite.launch.job import Job, Mount, torchrun_argv, torchrun_variables
-from suite.launch.slurm.settings import SlurmSettings
+from suite.launch.slurm.settings import Container, SlurmSettings
 from suite.spec.base import UsageError
 
 JOB_TEMPLATE, TASK_TEMPLATE = "slurm/job.sbatch.j2", "slurm/task.sh.j2"
@@ -42,10 +42,7 @@ def same_request(job: Job) -> Job:
 def output_files(start: str, is_array: bool) -> str:
     """Where a job's output goes, in sbatch's spelling: ``%j`` the job, ``%A_%a`` the array and its member."""
     if "\\" in start:
-        raise UsageError(
-            f"{Path(start).parent.parent}: Slurm writes no output below a folder whose name holds a backslash; choose "
-            "--runs"
-        )
+        raise UsageError(f"--runs {Path(start).parent.parent}: Slurm writes no output below a name with a backslash")
     return start.replace("%", "%%") + ("-%A_%a.out" if is_array else "-%j.out")
 
 
@@ -83,11 +80,9 @@ def sbatch_options(names: Sequence[str], job: Job, settings: SlurmSettings, root
 def _cpus_per_task(settings: SlurmSettings, tasks: int) -> list[str]:
     """The node's CPUs divided among its tasks; nothing: whatever Slurm gives. Raises UsageError."""
     cpus = settings.cpus_per_node
-    if cpus is None:
-        return []
-    if cpus < tasks:
+    if cpus is not None and cpus < tasks:
         raise UsageError(f"{cpus} CPUs of a node are fewer than its {tasks} tasks")
-    return [f"--cpus-per-task={cpus // tasks}"]
+    return [] if cpus is None else [f"--cpus-per-task={cpus // tasks}"]
 
 
 def srun_argv(job: Job, settings: SlurmSettings) -> list[Raw]:
@@ -133,14 +128,14 @@ def _expanding(word: str) -> Raw:
 
 def _pyxis(job: Job) -> list[str]:
     assert job.image is not None, "a container has an image"
-    words = [f"--container-image={pyxis_image(job.image)}", "--no-container-entrypoint", "--no-container-mount-home"]
     mounts = [f"--container-mounts={','.join(map(_mount, job.mounts))}"] if job.mounts else []
-    return [*words, "--container-writable", *mounts]
+    image = f"--container-image={container_image(job.image, 'pyxis')}"
+    return [image, "--no-container-entrypoint", "--no-container-mount-home", "--container-writable", *mounts]
 
 
 def _apptainer(job: Job) -> tuple[str, ...]:
     assert job.image is not None, "a container has an image"
-    gpus, image = ("--nv",) if job.device_count else (), apptainer_image(job.image)
+    gpus, image = ("--nv",) if job.device_count else (), container_image(job.image, "apptainer")
     mounts = tuple(f"--bind={_mount(mount)}" for mount in job.mounts)
     return ("apptainer", "exec", *gpus, "--no-home", *mounts, f"--bind={_FOLDER}", f"--pwd={_FOLDER}", image)
 
@@ -159,21 +154,16 @@ _REFERENCE = re.compile(
 )
 
 
-def pyxis_image(image: str) -> str:
-    """``[REGISTRY#]PATH[:TAG]``, as enroot before 4 needs it; a digest takes the tag's place. Paths of files, and
-    enroot's own spelling, stay."""
+def container_image(image: str, container: Container) -> str:
+    """The image as its container runtime reads it. Paths of files, enroot's own spelling and other sources stay.
+
+    pyxis: ``[REGISTRY#]PATH[:TAG]``, as enroot before 4 needs it; a digest takes the tag's place. Apptainer:
+    ``docker://NAME``, without the tag where there is a digest, since it refuses both.
+    """
     found = _REFERENCE.fullmatch(image)
     if found is None:
         return image
     registry, path, tag, digest = found.groups(default="")
+    if container == "apptainer":
+        return f"docker://{registry}{path}{digest or tag}"
     return f"{registry.replace('/', '#')}{path}{digest.replace('@', ':') or tag}"
-
-
-def apptainer_image(image: str) -> str:
-    """``docker://NAME``, without the tag where there is a digest: Apptainer refuses both. Paths of files and other
-    sources (``oras://``, ``library://``) stay."""
-    found = _REFERENCE.fullmatch(image)
-    if found is None:
-        return image
-    registry, path, tag, digest = found.groups(default="")
-    return f"docker://{registry}{path}{digest or tag}"

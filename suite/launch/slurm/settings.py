@@ -8,31 +8,11 @@ from suite.spec.base import Frozen
 from suite.spec.fields import Declared
 from suite.spec.typed import seconds, size
 
-#: what would lose a result or its place, and who sets it; sbatch takes every beginning of a name that means one option
-_OURS = {
-    "output": "the results folder (--runs)",
-    "error": "the results folder (--runs)",
-    "input": "nothing: ranks read no input",
-    "open-mode": "the results folder (--runs)",
-    "chdir": "the results folder (--runs)",
-    "array": "--array and --at-once",
-    "job-name": "the run's id",
-    "nodes": "--nodes",
-    "ntasks": "--nodes, --gpus-per-node and --starter",
-    "ntasks-per-node": "--gpus-per-node and --starter",
-    "time": "--timeout and --allowance",
-    "wrap": "the run's own script",
-    "parsable": "suite submit itself",
-    "test-only": "--dry-run",
-    "wait": "suite collect --wait",
-    "requeue": "--requeue",
-    "no-requeue": "--requeue",
-    "help": "sbatch --help",
-    "usage": "sbatch --usage",
-    "version": "sbatch --version",
-}
-
-
+#: what would lose a result or its place; sbatch takes every beginning of a name that means one option
+_OURS = (
+    *("output", "error", "input", "open-mode", "chdir", "array", "job-name", "nodes", "ntasks", "ntasks-per-node"),
+    *("time", "wrap", "parsable", "test-only", "wait", "requeue", "no-requeue", "help", "usage", "version"),
+)
 Container = Literal["pyxis", "apptainer", "none"]
 
 
@@ -81,16 +61,11 @@ class SlurmSettings(Frozen):
     ] = "torchrun"
     array: Annotated[bool, Declared("--array", "join runs that ask for the same into one array job", "flag")] = False
     at_once: Annotated[
-        int,
-        Declared("--at-once", "runs of this results folder at the same time; their timings may interfere", least=1),
+        int, Declared("--at-once", "runs of this results folder at the same time; their timings may interfere", least=1)
     ] = Field(default=1, gt=0)
     cpu_bind: Annotated[
         str | None,
-        Declared(
-            "--cpu-bind",
-            "how srun binds ranks, with --starter srun [default: none]",
-            metavar="none|cores|ldoms",
-        ),
+        Declared("--cpu-bind", "how srun binds ranks, with --starter srun [default: none]", metavar="none|cores|ldoms"),
     ] = None
     hint: Annotated[str | None, Declared("--hint", "how tasks share cores", metavar="nomultithread")] = None
     options: Annotated[
@@ -114,17 +89,13 @@ class SlurmSettings(Frozen):
             name = next((name for name in _OURS if len(given) > 1 and name.startswith(given)), None)
             if name is not None:
                 raise ValueError(
-                    f"--sbatch={option} would lose the run's result or change the run; {name} is set by {_OURS[name]}"
+                    f"--sbatch={option} would lose the run's result or change the run; suite submit sets {name} itself "
+                    "(`suite submit slurm --help` has its options)"
                 )
         return options
 
     @model_validator(mode="after")
     def _binds_once(self) -> "SlurmSettings":
-        if self.cpu_bind is not None and self.starter == "torchrun":
-            raise ValueError(
-                f"--cpu-bind {self.cpu_bind}: torchrun starts the ranks of a node, so srun cannot bind them; add "
-                "--starter srun"
-            )
-        if self.cpu_bind is not None and self.hint is not None:
-            raise ValueError("--cpu-bind and --hint exclude each other: srun takes one of them")
+        if self.cpu_bind is not None and (self.starter == "torchrun" or self.hint is not None):
+            raise ValueError(f"--cpu-bind {self.cpu_bind} is for ranks of --starter srun, and srun takes it or --hint")
         return self

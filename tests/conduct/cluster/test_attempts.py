@@ -36,7 +36,7 @@ from tests.waiting import wait_until
 def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
     made = StandIn(tmp_path / "slurm")
     monkeypatch.setenv("PATH", f"{made.folder}:/usr/bin:/bin")
-    monkeypatch.setattr("suite.launch.slurm.scheduler.REASON_SECONDS", 0.0)
+    monkeypatch.setattr("suite.launch.slurm.client.REASON_SECONDS", 0.0)
     return made
 
 

@@ -127,9 +127,12 @@ def test_a_run_is_done_again_in_a_container_and_compared(runtime, scripted_image
     ("arguments", "words"),
     [
         (("--image", "127.0.0.1:9/suite/engines:1"), "cannot be pulled"),
-        (("--image", "127.0.0.1:9/suite/engines:1", "--pull", "never"), "--pull never keeps it from being pulled"),
+        (
+            ("--image", "127.0.0.1:9/suite/engines:1", "--pull", "never"),
+            "on this runtime (--pull never); `suite images list`",
+        ),
         (("--image", "suite-base:bookworm"), "suite-base:bookworm cannot tell the versions of its stack"),
-        (("--image", "No Image"), "does not take 'No Image' for an image"),
+        (("--image", "No Image"), "takes 'No Image' for no image"),
         (GPUS, "does not give GPU 0,99 to a container: nvidia-container-cli: device"),
     ],
     ids=lambda value: " ".join(value[:2]) if isinstance(value, tuple) else "",

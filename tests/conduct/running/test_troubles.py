@@ -14,7 +14,7 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from docker.errors import APIError
+from docker.errors import APIError, NotFound
 from requests.exceptions import ConnectionError as NoConnection
 from urllib3.exceptions import ProtocolError
 
@@ -125,26 +125,23 @@ REFUSED = NoConnection(ProtocolError("Connection aborted.", ConnectionRefusedErr
 
 
 def launcher_without_runtime(**patience: float) -> docker.DockerLauncher:
-    api = Mock(**{"create_container_from_config.side_effect": REFUSED, "containers.side_effect": REFUSED})
+    api = Mock(**{"create_container_from_config.side_effect": REFUSED, "remove_container.side_effect": REFUSED})
     runtime: Any = SimpleNamespace(api=api, host="unix:///x", facts=SimpleNamespace(remote=False))
     return docker.DockerLauncher(runtime, DockerSettings(), {}, ContainerPatience(**patience))
 
 
-def test_what_is_not_removed_at_first_is_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_removed_at_first_is_soon() -> None:
     """One that has just been started again may not have found its containers again."""
     not_yet = APIError("could not kill: did not receive an exit event")
-    remove = Mock(side_effect=[not_yet, not_yet, False, True])
-    monkeypatch.setattr(docker, "remove_labelled", remove)
     launcher = launcher_without_runtime(remove_seconds=120.0)
-    with launcher._removed_afterwards(make_job(make_folder(tmp_path), "")):
-        pass
+    remove = launcher.runtime.api.remove_container
+    remove.side_effect = [not_yet, not_yet, None, NotFound("gone")]
+    launcher._remove("a-run")
     assert remove.call_count == 4
 
 
 def test_a_runtime_that_is_away_is_no_failure_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(docker, "container_document", lambda job, settings, rules: {"User": "0:0"})
-    monkeypatch.setattr(docker.DockerLauncher, "_placing", lambda launcher, job: None)
-    monkeypatch.setattr(docker, "remove_labelled", Mock(side_effect=REFUSED))
+    monkeypatch.setattr(docker.DockerLauncher, "_document", lambda launcher, job: {"User": "0:0"})
     launcher = launcher_without_runtime(runtime_seconds=0.0, remove_seconds=0.0)
     folder = make_folder(tmp_path)
     says = r"at unix:///x has not answered for 0 s \(connection refused\): no further"

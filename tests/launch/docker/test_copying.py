@@ -75,6 +75,8 @@ def test_a_container_cannot_fill_the_disk(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_what_is_put_in_belongs_to_the_runs_user(tmp_path: Path) -> None:
+    for name in ("events", "logs"):
+        (tmp_path / name).mkdir()
     (tmp_path / "manifest.json").write_text("{}")
     api = Mock()
     put_bundle(api, "c", "a-run", tmp_path, "12:34")

@@ -11,7 +11,7 @@ from unittest.mock import Mock
 import pytest
 
 from suite.launch.docker.connection import connect
-from suite.launch.docker.gpus import access_of
+from suite.launch.docker.offers import access_of
 from suite.launch.docker.session import remove_orphans
 from suite.launch.docker.watch import ContainerPatience
 from suite.launch.local import free_port
@@ -65,7 +65,7 @@ def ours(daemon: Runtime, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runtime]:
     yield daemon
     if daemon.process is None:
         daemon.start()
-    assert left(daemon) == []
+    assert left(daemon) == [] and daemon.docker("volume", "ls", "--quiet").stdout == ""
 
 
 def kill(runtime: Runtime) -> None:

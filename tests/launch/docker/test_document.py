@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from suite.launch import node
-from suite.launch.docker.gpus import device_requests
-from suite.launch.docker.launcher import RuntimeRules, container_document
+from suite.launch.docker.launcher import container_document
+from suite.launch.docker.offers import device_requests
 from suite.launch.docker.settings import DockerSettings
 from suite.launch.job import Job, JobLimits, Mount
 from suite.spec.base import UsageError
@@ -43,7 +43,7 @@ accesses = st.sampled_from(["nvidia", "cdi"])
 @settings(max_examples=40)
 @given(jobs, accesses)
 def test_a_container_may_do_what_its_work_needs_and_no_more(job: Job, access: str) -> None:
-    document = container_document(job, DockerSettings(), RuntimeRules("1000:100", access))
+    document = container_document(job, DockerSettings(), "1000:100", access)
     host = document["HostConfig"]
     assert document["User"] == "1000:100" and document["Image"] == job.image and document["Labels"] == job.labels
     assert host["ReadonlyRootfs"] and host["Init"] and host["CapDrop"] == ["ALL"]
@@ -69,7 +69,7 @@ def test_a_container_may_do_what_its_work_needs_and_no_more(job: Job, access: st
 @settings(max_examples=40)
 @given(jobs, accesses)
 def test_gpus_are_asked_for_by_ids_or_by_count_and_never_by_both(job: Job, access: str) -> None:
-    document = container_document(job, DockerSettings(), RuntimeRules("0:0", access))
+    document = container_document(job, DockerSettings(), "0:0", access)
     requests = document["HostConfig"]["DeviceRequests"]
     variables = dict(entry.split("=", 1) for entry in document["Env"])
     limits = {entry["Name"]: (entry["Soft"], entry["Hard"]) for entry in document["HostConfig"]["Ulimits"]}
@@ -95,14 +95,16 @@ def job(**changes: object) -> Job:
     return Job.model_validate({**body, **changes})
 
 
-def host_of(rules: RuntimeRules, own: DockerSettings | None = None, **changes: object) -> dict[str, Any]:
-    return container_document(job(**changes), own or DockerSettings(), rules)["HostConfig"]
+def host_of(
+    own: DockerSettings | None = None, rules: dict[str, Any] | None = None, **changes: object
+) -> dict[str, Any]:
+    return container_document(job(**changes), own or DockerSettings(), "0:0", **(rules or {}))["HostConfig"]
 
 
 def test_what_the_user_sets_and_the_runtime_demands_takes_the_place_of_the_usual() -> None:
     ulimits = {"memlock": 1 << 23, "nofile": 4096}
     own = DockerSettings(shm_bytes=1 << 30, ipc="host", ulimits=ulimits, cpuset="0-3", network="host")
-    host = host_of(RuntimeRules("0:0", remapped=True), own)
+    host = host_of(own, {"remapped": True})
     assert (host["ShmSize"], host["IpcMode"], host["CpusetCpus"]) == (1 << 30, "host", "0-3")
     assert host["NetworkMode"] == "host"
     assert {entry["Name"]: entry["Soft"] for entry in host["Ulimits"]} == {**ulimits, "stack": 64 << 20}
@@ -112,9 +114,9 @@ def test_what_the_user_sets_and_the_runtime_demands_takes_the_place_of_the_usual
 def test_the_bundle_is_shared_or_takes_a_volume_of_its_own() -> None:
     mounts = (Mount(source="/data/runs/a-run", target="/work/runs/a-run", read_only=False),)
     bound = {"Type": "bind", "Source": "/data/runs/a-run", "Target": "/work/runs/a-run", "ReadOnly": False}
-    volume = {"Type": "volume", "Source": "a-run-1", "Target": "/work/runs"}
-    assert host_of(RuntimeRules("0:0"), mounts=mounts)["Mounts"] == [bound]
-    assert host_of(RuntimeRules("0:0", volume="a-run-1"), mounts=mounts)["Mounts"] == [volume]
+    volume = {"Type": "volume", "Target": "/work/runs"}
+    assert host_of(mounts=mounts)["Mounts"] == [bound]
+    assert host_of(rules={"remote": True}, mounts=mounts)["Mounts"] == [volume]
 
 
 def test_all_gpus_are_asked_for_in_each_ways_own_words() -> None:
@@ -124,7 +126,7 @@ def test_all_gpus_are_asked_for_in_each_ways_own_words() -> None:
 
 def test_several_nodes_are_sent_to_the_launchers_that_have_them() -> None:
     with pytest.raises(UsageError, match=r"the docker launcher runs one node, not 2; .*Kubernetes or Slurm"):
-        host_of(RuntimeRules("0:0"), nodes=2)
+        host_of(nodes=2)
 
 
 @pytest.mark.parametrize(

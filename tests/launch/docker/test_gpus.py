@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from docker.errors import APIError
 
-from suite.launch.docker import gpus
+from suite.launch.docker import offers
 from suite.launch.docker.settings import DockerSettings
 from suite.launch.probe import LocalDevice
 from suite.spec.base import UsageError
@@ -18,13 +18,13 @@ SLICES = ("MIG-1b", "MIG-2c")
 @pytest.fixture
 def runtime(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A runtime on this host, whose driver shows two GPUs."""
-    monkeypatch.setattr(gpus, "local_devices", lambda: HERE)
+    monkeypatch.setattr(offers, "local_devices", lambda: HERE)
     facts = SimpleNamespace(remote=False)
-    return SimpleNamespace(api=None, facts=facts, cdi_devices=(), cdi_folders=(), runtimes=())
+    return SimpleNamespace(api=None, facts=facts, info={})
 
 
 def usable(runtime: Any, **settings: Any) -> tuple[LocalDevice, ...]:
-    return gpus.usable_gpus(runtime, DockerSettings(**settings), "image")
+    return offers.usable_gpus(runtime, DockerSettings(**settings), "image")
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def answer(monkeypatch: pytest.MonkeyPatch, **answers: str | Exception) -> None:
             raise answer
         return answer.encode()
 
-    monkeypatch.setattr(gpus, "ask", ask)
+    monkeypatch.setattr(offers, "ask", ask)
 
 
 NOT_FOUND = APIError("400", explanation='exec: "nvidia-smi": executable file not found in $PATH: unknown')
@@ -66,7 +66,7 @@ NO_DRIVER = APIError("500", explanation='could not select device driver "" with 
     [
         ({"gpu_ids": ("7",)}, {"nvidia_smi": NO_DRIVER}, "GPU 7 "),
         ({}, {"nvidia_smi": NO_DRIVER}, "any GPU to"),
-        ({}, {"nvidia_smi": NOT_FOUND}, "any GPU has no nvidia-smi: describe the GPUs again"),
+        ({}, {"nvidia_smi": NOT_FOUND}, r"any GPU to .*nvidia-smi.*; describe GPUs for CDI \(nvidia-ctk"),
     ],
 )
 def test_what_a_runtime_does_not_give_is_named_and_no_lack_of_the_suite(runtime, monkeypatch, settings, answers, words):
@@ -87,5 +87,5 @@ def test_what_a_runtime_does_not_give_is_named_and_no_lack_of_the_suite(runtime,
 )
 def test_cdi_is_asked_where_a_file_describes_gpus_whatever_its_name(runtime, name, kind, access, tmp_path):
     (tmp_path / name).write_text(kind)
-    runtime.cdi_folders = (str(tmp_path),)
-    assert gpus.access_of(runtime, "auto") == access
+    runtime.info["CDISpecDirs"] = [str(tmp_path)]
+    assert offers.access_of(runtime, "auto") == access

@@ -171,5 +171,5 @@ def test_a_runtime_behind_ssh_gets_the_manifest_and_gives_the_results(connected,
 
 def test_ssh_that_does_not_let_us_in_is_quoted(ssh: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", "ssh://me@far")
-    with pytest.raises(UsageError, match=r"cannot be reached by ssh: me@far: Permission denied \(publickey\)"):
+    with pytest.raises(UsageError, match=r"at ssh://me@far: me@far: Permission denied \(publickey\)\.; start it"):
         connect()

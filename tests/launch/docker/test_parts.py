@@ -4,6 +4,7 @@ import io
 import json
 import os
 import platform
+import socket
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -12,14 +13,14 @@ from unittest.mock import Mock
 
 import pytest
 from docker.context.config import get_context_id
-from docker.errors import APIError, ImageNotFound
+from docker.errors import APIError, ImageNotFound, NotFound
 from requests.exceptions import ConnectionError as NoConnection
 
 from suite.launch.docker import connection
 from suite.launch.docker.conclude import conclude
-from suite.launch.docker.connection import chosen_host, unreachable
-from suite.launch.docker.images import digest_in, find_image
+from suite.launch.docker.connection import chosen_host
 from suite.launch.docker.launcher import DockerLauncher
+from suite.launch.docker.offers import digest_in, find_image
 from suite.launch.docker.session import RUN_LABEL, SESSION_LABEL, is_dead, remove_orphans, this_driver
 from suite.launch.docker.settings import DockerSettings
 from suite.launch.docker.watch import ContainerPatience, ContainerWatch
@@ -41,7 +42,7 @@ class TestWhoseAContainerIs:
         assert not is_dead(f"{boot}/1/{gone}/{started}"), "another space of ids"
         assert not is_dead(f"{boot}/{space}/{pid}/")
 
-    def test_orphans_go_and_their_volumes_and_nobody_elses(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_orphans_go_with_their_volumes_and_nobody_elses(self, monkeypatch: pytest.MonkeyPatch) -> None:
         dead, alive = f"{this_driver().rpartition('/')[0]}/1", this_driver()
         before_boot = "earlier/1/1/1"
         monkeypatch.setattr("psutil.boot_time", lambda: 1000.0)
@@ -55,20 +56,17 @@ class TestWhoseAContainerIs:
         here, far = shelf(entries), shelf({"before boot": (before_boot, "exited", 10)})
         assert (remove_orphans(here, is_local=True), remove_orphans(far, is_local=False)) == (2, 0)
         assert [call.args[0] for call in here.remove_container.call_args_list] == ["dead", "before boot"]
-        assert [call.args[0] for call in here.remove_volume.call_args_list] == ["volume dead", "volume before boot"]
-        assert not far.remove_container.called and not far.remove_volume.called
+        assert all(call.kwargs["v"] for call in here.remove_container.call_args_list)
+        assert not far.remove_container.called
 
 
 def shelf(entries: dict[str, tuple[str, str, int]]) -> Mock:
-    """A runtime with these containers: by name, their driver, state and moment; volumes are of those that ended."""
-    containers, volumes = [], []
-    for name, (label, state, created) in entries.items():
-        labels = {"suite.driver": label}
-        containers.append({"Id": name, "Labels": labels, "State": state, "Created": created})
-        stamp = {10: "1970-01-01T00:00:10Z", 2000: "1970-01-01T00:33:20Z"}[created]
-        if state != "running" or name == "dead":
-            volumes.append({"Name": f"volume {name}", "Labels": labels, "CreatedAt": stamp})
-    return Mock(**{"containers.return_value": containers, "volumes.return_value": {"Volumes": volumes}})
+    """A runtime with these containers: by name, their driver, state and moment."""
+    containers = [
+        {"Id": name, "Labels": {"suite.driver": label}, "State": state, "Created": created}
+        for name, (label, state, created) in entries.items()
+    ]
+    return Mock(**{"containers.return_value": containers})
 
 
 PODMAN = {"Platform": {"Name": "linux/amd64/debian-12"}, "Components": [{"Name": "Podman Engine"}]}
@@ -103,17 +101,15 @@ class TestWhichRuntimeIsMeant:
             chosen_host()
 
     @pytest.mark.parametrize(
-        ("error", "words"),
-        [
-            ("PermissionError(13, 'Permission denied')", "no permission to use the container runtime at h"),
-            ("FileNotFoundError(2, 'No such file')", "no container runtime answers at h: start"),
-            ("[Errno 111] Connection refused", "no container runtime answers at h"),
-            ("UnixHTTPConnectionPool: Read timed out.", "did not answer in 10 s"),
-            ("certificate verify failed", "cannot be used: certificate verify failed"),
-        ],
+        ("place", "words"),
+        [("none.sock", "no such file or directory"), ("dead.sock", "connection refused"), ("", "connection refused")],
     )
-    def test_each_reason_has_its_line(self, error: str, words: str) -> None:
-        assert words in unreachable("h", Exception(f"('Connection aborted.', {error})" if "Error(" in error else error))
+    def test_why_none_answers_is_said_with_what_to_do(self, place, words, tmp_path, monkeypatch) -> None:
+        with socket.socket(socket.AF_UNIX) as dead:
+            dead.bind(str(tmp_path / "dead.sock"))
+        monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/{place}")
+        with pytest.raises(UsageError, match=rf"no container runtime answers at unix://.*: {words}; start it, join "):
+            connection.connect()
 
     @pytest.mark.parametrize(
         ("version", "options", "info", "expected"),
@@ -134,18 +130,18 @@ class TestWhichRuntimeIsMeant:
     @pytest.mark.parametrize("host", ["tcp://lab:port", "ssh://lab:99999", "tcp://[::1"])
     def test_what_is_no_address_is_named(self, host: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("DOCKER_HOST", host)
-        with pytest.raises(UsageError, match=r"the container runtime at .* cannot be used"):
+        with pytest.raises(UsageError, match=r"no container runtime answers at .*: (Port|Invalid)"):
             connection.connect()
 
     def test_a_runtime_too_old_for_gpus_is_refused(self) -> None:
-        with pytest.raises(UsageError, match=r"too old: it speaks API 1\.39, 1\.40"):
+        with pytest.raises(UsageError, match=r"too old: its API is 1\.39, not 1\.40"):
             connection._require_new_enough("h", {"ApiVersion": "1.39"})
         connection._require_new_enough("h", {"ApiVersion": "1.40"})
 
 
 def test_a_runtime_may_be_restarted_at_every_call_that_begins_a_run(tmp_path: Path) -> None:
     scripted, calls = ScriptedRuntime(says=(b"a line\n",)), Mock()
-    calls.containers.return_value, calls.volumes.return_value = [], {"Volumes": []}
+    calls.remove_container.side_effect = [NoConnection(), None, NotFound("gone")]
     calls.inspect_container.return_value = {"State": {"Status": "exited"}}
     calls.wait.side_effect = scripted.wait
     calls.create_container_from_config.side_effect = [NoConnection(), APIError("made before", Mock(status_code=409))]
@@ -210,7 +206,7 @@ def watched(root: Path, runtime: Any, stops: tuple = (), patience: ContainerPati
     try:
         watch.attach()
         watch.watch()
-        return conclude(watch.end({"OOMKilled": False, "Status": "exited"})), events
+        return conclude(watch.end(lambda name: {"OOMKilled": False, "Status": "exited"})), events
     finally:
         watch.close()
         os.close(reading)
@@ -266,12 +262,11 @@ def test_a_digest_is_that_of_the_repository_that_was_asked_for(reference, digest
 @pytest.mark.parametrize(
     ("reference", "found", "words"),
     [
-        ("mine:1", {"Architecture": "arm64"}, "mine:1 is built for arm64, the runtime's host is amd64"),
+        ("mine:1", {"Architecture": "arm64"}, "mine:1 is for arm64, the runtime for amd64"),
         ("mine:1", {"Config": {"Labels": OF_TRL}}, "holds suite 0.0.1, .* build trl$"),
-        ("mine:1", ImageNotFound("none"), "there is no image mine:1 on this runtime; `suite images list` shows"),
-        ("suite-trl-ppo:9", ImageNotFound("none"), "build it: suite images build trl-ppo$"),
+        ("mine:1", ImageNotFound("none"), "there is no image mine:1 on this runtime .*`suite images list` shows"),
     ],
-    ids=["for another host", "of another version", "of nobody", "that can be built"],
+    ids=["for another host", "of another version", "of nobody"],
 )
 def test_an_image_that_cannot_be_used_is_told_with_what_to_do(reference, found, words):
     runtime = Mock(architecture="amd64", **{"api.inspect_image.side_effect": [found]})

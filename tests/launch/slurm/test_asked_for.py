@@ -1,10 +1,9 @@
-"""What a user asks Slurm for, which may lose no run: options of sbatch, images by Docker's names, limits of a queue."""
+"""What a user asks Slurm for, which may lose no run: options of sbatch, images by Docker's names."""
 
 import pytest
 from pydantic import ValidationError
 
-from suite.launch.slurm.client import why_never
-from suite.launch.slurm.script import apptainer_image, pyxis_image
+from suite.launch.slurm.script import container_image
 from suite.launch.slurm.settings import SlurmSettings
 
 
@@ -16,7 +15,9 @@ from suite.launch.slurm.settings import SlurmSettings
     ],
 )
 def test_what_would_lose_the_result_is_refused(name: str, option: str) -> None:
-    with pytest.raises(ValidationError, match=f"would lose the run's result or change the run; {name} is set by "):
+    with pytest.raises(
+        ValidationError, match=f"would lose the run's result or change the run; suite submit sets {name} itself"
+    ):
         SlurmSettings(options=(option,))
 
 
@@ -41,31 +42,20 @@ DIGEST = "sha256:" + "5" * 64
 
 #: pyxis: the registry and the digest as enroot reads them; Apptainer: a source, and a digest without a tag
 @pytest.mark.parametrize(
-    ("of_container", "image", "wanted"),
+    ("container", "image", "wanted"),
     [
-        (pyxis_image, "registry.example/team/engines:0.1.0", "registry.example#team/engines:0.1.0"),
-        (pyxis_image, "localhost:5000/engines", "localhost:5000#engines"),
-        (pyxis_image, "registry.example/engines:0.1.0@" + DIGEST, "registry.example#engines:" + DIGEST),
-        (pyxis_image, "team/engines@" + DIGEST, "team/engines:" + DIGEST),
-        (pyxis_image, "docker://registry.example/engines:1", "registry.example#engines:1"),
-        (pyxis_image, "$oauthtoken@nvcr.io#nvidia/pytorch:23.02-py3", "$oauthtoken@nvcr.io#nvidia/pytorch:23.02-py3"),
-        (pyxis_image, "/scratch/team/engines.sqsh", "/scratch/team/engines.sqsh"),
-        (apptainer_image, "registry.example/engines:0.1.0", "docker://registry.example/engines:0.1.0"),
-        (apptainer_image, "registry.example/engines:0.1.0@" + DIGEST, "docker://registry.example/engines@" + DIGEST),
-        (apptainer_image, "oras://registry.example/engines:0.1.0", "oras://registry.example/engines:0.1.0"),
-        (apptainer_image, "/scratch/team/engines.sif", "/scratch/team/engines.sif"),
+        ("pyxis", "registry.example/team/engines:0.1.0", "registry.example#team/engines:0.1.0"),
+        ("pyxis", "localhost:5000/engines", "localhost:5000#engines"),
+        ("pyxis", "registry.example/engines:0.1.0@" + DIGEST, "registry.example#engines:" + DIGEST),
+        ("pyxis", "team/engines@" + DIGEST, "team/engines:" + DIGEST),
+        ("pyxis", "docker://registry.example/engines:1", "registry.example#engines:1"),
+        ("pyxis", "$oauthtoken@nvcr.io#nvidia/pytorch:23.02-py3", "$oauthtoken@nvcr.io#nvidia/pytorch:23.02-py3"),
+        ("pyxis", "/scratch/team/engines.sqsh", "/scratch/team/engines.sqsh"),
+        ("apptainer", "registry.example/engines:0.1.0", "docker://registry.example/engines:0.1.0"),
+        ("apptainer", "registry.example/engines:0.1.0@" + DIGEST, "docker://registry.example/engines@" + DIGEST),
+        ("apptainer", "oras://registry.example/engines:0.1.0", "oras://registry.example/engines:0.1.0"),
+        ("apptainer", "/scratch/team/engines.sif", "/scratch/team/engines.sif"),
     ],
 )
-def test_an_image_is_named_as_its_container_runtime_reads_it(of_container, image, wanted):
-    assert of_container(image) == wanted
-
-
-JOB = "JobId=7 JobName=run Partition=gpu NumNodes=4 NumCPUs=8 TimeLimit=02:01:00 TRES=cpu=8,node=4"
-PARTITION = "PartitionName=gpu AllowGroups=ALL MaxNodes=2 MaxTime=1:00 State=UP TotalCPUs=16 TotalNodes=8"
-
-
-def test_what_can_never_start_is_told_beside_what_the_partition_has() -> None:
-    text = why_never("PartitionConfig", JOB, PARTITION)
-    assert "(PartitionConfig): it asks for NumNodes=4, TimeLimit=02:01:00, and partition gpu has MaxNodes=2" in text
-    assert "MaxTime=1:00" in text and "--timeout" in text
-    assert "scontrol show partition" in why_never("PartitionConfig", "", ""), "where it tells nothing"
+def test_an_image_is_named_as_its_container_runtime_reads_it(container, image, wanted):
+    assert container_image(image, container) == wanted
