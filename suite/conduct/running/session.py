@@ -96,12 +96,13 @@ class Ledger:
         One that another driver of the same folder has begun meanwhile is left to it, or done again where that was cut
         off. ``is_begun``: it takes turns with one that was taken before, and the budget did for both.
         """
-        root, left = self._settings.root, self.seconds_left()
+        root = self._settings.root
         while (manifest := next(filter(fits, self.waiting), None)) and (root / manifest.run.id).exists():
             self.waiting.remove(manifest)
             self._sort(manifest, state_of(root, manifest))
         if manifest is None:
             return None
+        left = self.seconds_left()
         if not is_begun and (left <= 0 or (self._expected(manifest) or 0.0) > left):
             self._leave()
             return None
