@@ -155,26 +155,25 @@ class Slots:
 
     def __init__(self, devices: tuple[str, ...], most: int) -> None:
         self.most, self._devices = most, devices
-        self._lent: list[tuple[str, ...]] = []
+        self.lent: dict[str, tuple[str, ...]] = {}  # by run
 
     def wanted_by(self, manifest: Manifest) -> int:
         """A GPU for each rank, or a CPU for each of its threads; all there are where a run wants more."""
         threads = manifest.measure.threads_per_rank if manifest.measure.device == "cpu" else 1
         return min(manifest.layout.ranks * threads, len(self._devices))
 
-    def has_room(self, count: int) -> bool:
-        return len(self._lent) < self.most and count <= len(self._free())
+    def has_room(self, manifest: Manifest) -> bool:
+        return len(self.lent) < self.most and self.wanted_by(manifest) <= len(self._free())
 
-    def take(self, count: int) -> tuple[str, ...]:
-        """Lend so many devices to one run, for which there is room."""
-        self._lent.append(self._free()[:count])
-        return self._lent[-1]
+    def take(self, manifest: Manifest) -> None:
+        """Lend a run its devices, for which there is room."""
+        self.lent[manifest.run.id] = self._free()[: self.wanted_by(manifest)]
 
-    def give_back(self, devices: tuple[str, ...]) -> None:
-        self._lent.remove(devices)
+    def give_back(self, manifest: Manifest) -> None:
+        del self.lent[manifest.run.id]
 
     def _free(self) -> tuple[str, ...]:
-        lent = {*chain(*self._lent)}
+        lent = {*chain(*self.lent.values())}
         return tuple(device for device in self._devices if device not in lent)
 
 
@@ -182,25 +181,21 @@ def side_by_side(ledger: Ledger, settings: Settings, launcher: Launcher, view: V
     """A way to run a plan: several at once in containers, each on devices (on a CPU: cores) of its own. Neighbours
     disturb timings, so the record says so."""
     containers = cast("DockerLauncher", launcher)
-    lent: dict[str, tuple[str, ...]] = {}
 
     def following() -> Manifest | None:
-        manifest = ledger.take(lambda waiting: slots.has_room(slots.wanted_by(waiting)))
+        manifest = ledger.take(slots.has_room)
         if manifest is not None:
-            lent[manifest.run.id] = slots.take(slots.wanted_by(manifest))
+            slots.take(manifest)
         return manifest
 
     def beside(manifest: Manifest, stops: Stops) -> Launcher:
-        devices = lent[manifest.run.id]
+        devices = slots.lent[manifest.run.id]
         if manifest.measure.device == "cuda":
             return containers.beside(stops, slots.most, gpus=devices)
         return containers.beside(stops, slots.most, gpus=(), cpuset=",".join(devices))
 
-    def ended(manifest: Manifest) -> None:
-        slots.give_back(lent.pop(manifest.run.id))
-
     with selectors.DefaultSelector() as selector:
-        return AtOnce(ledger, settings, view, following, beside, ended, selector).work()
+        return AtOnce(ledger, settings, view, following, beside, slots.give_back, selector).work()
 
 
 def in_turns(ledger: Ledger, settings: Settings, launcher: Launcher, view: View, group: Group) -> bool:

@@ -67,16 +67,18 @@ def open_containers(
     for need not be there. Raises UsageError."""
     require_device_name(device, settings.gpu_ids)
     runtime = connect(settings.copy_back)
-    _clear_away(runtime, on_progress)
+    try:  # what cannot be removed does not keep a session from its work
+        if orphans := remove_orphans(runtime.api, not runtime.facts.remote):
+            on_progress(f"removed {counted(orphans, 'container')} that an earlier driver had left behind")
+    except DockerException as error:
+        on_progress(f"what an earlier driver left behind cannot be removed: {essence(str(error))}")
     references = {name: image or usual_image(name) for name in backends}
-    found = {
-        reference: find_image(runtime, reference, settings.pull, on_progress) for reference in set(references.values())
-    }
+    found = {each: find_image(runtime, each, settings.pull, on_progress) for each in set(references.values())}
     images = {name: found[reference] for name, reference in references.items()}
     chosen, gpus = _devices(runtime, settings, device, next(iter(images.values())), planning)
-    names = tuple(gpu.uuid for gpu in gpus) if chosen == "cuda" else _cpus(runtime, settings)
-    # of another machine only the number of CPUs is known
-    cores = None if runtime.facts.remote else physical_cores(map(int, _cpus(runtime, settings)))
+    cpus = _cpus(runtime, settings)
+    names = tuple(gpu.uuid for gpu in gpus) if chosen == "cuda" else tuple(map(str, cpus))
+    cores = None if runtime.facts.remote else physical_cores(cpus)  # of another machine their number alone is known
     machine = ContainerMachine(
         python=python or PYTHON,
         device=chosen,
@@ -99,17 +101,6 @@ def _versions(runtime: Runtime, image: ImageFacts, python: str, backend: str) ->
     return image_versions(runtime, image, python, driver.packages, driver.optional_packages)
 
 
-def _clear_away(runtime: Runtime, on_progress: Callable[[str], None]) -> None:
-    """Remove what dead drivers left; what cannot be removed does not keep a session from its work."""
-    try:
-        orphans = remove_orphans(runtime.api, not runtime.facts.remote)
-    except DockerException as error:
-        on_progress(f"what an earlier driver left behind cannot be removed: {essence(str(error))}")
-        return
-    if orphans:
-        on_progress(f"removed {counted(orphans, 'container')} that an earlier driver had left behind")
-
-
 def _devices(
     runtime: Runtime, settings: DockerSettings, device: str, image: ImageFacts, planning: bool
 ) -> tuple[Literal["cpu", "cuda"], tuple[LocalDevice, ...]]:
@@ -121,7 +112,7 @@ def _devices(
     except UsageError:
         if asked and not planning:
             raise
-        return ("cuda", ()) if asked else ("cpu", ())
+        gpus = ()
     if not gpus and asked and not planning:
         raise UsageError(
             f"a container on the container runtime at {runtime.host} sees no GPU; suite doctor says what is missing"
@@ -129,12 +120,10 @@ def _devices(
     return ("cuda", gpus) if gpus or asked else ("cpu", ())
 
 
-def _cpus(runtime: Runtime, settings: DockerSettings) -> tuple[str, ...]:
+def _cpus(runtime: Runtime, settings: DockerSettings) -> list[int]:
     """Numbers of the CPUs that a run may use."""
-    if settings.cpuset is None:
-        return tuple(str(number) for number in range(runtime.cpus))
-    chosen: set[int] = set()
-    for numbers in settings.cpuset.split(","):
+    chosen: set[int] = set() if settings.cpuset else {*range(runtime.cpus)}
+    for numbers in settings.cpuset.split(",") if settings.cpuset else ():
         first, _, last = numbers.partition("-")
         chosen.update(range(int(first), int(last or first) + 1))
-    return tuple(str(number) for number in sorted(chosen))
+    return sorted(chosen)
