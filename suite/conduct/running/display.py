@@ -58,24 +58,16 @@ def print_summary(summary: Summary, plan: Plan, root: Path, reached: Iterable[st
         before = f", {done} measured before" if done else ""
         lines.append(f"{counted(len(summary.measured), 'run')} measured, {len(summary.failed)} failed{before}")
     if summary.failed_before:
-        count = len(summary.failed_before)
-        lines.append(f"{counted(count, 'run')} failed before and {_were(count)} not run; --retry-failed runs them")
+        lines.append(f"not run: {counted(len(summary.failed_before), 'run')} that failed before; add --retry-failed")
     if summary.left_by_budget:
-        count = len(summary.left_by_budget)
-        lines.append(
-            f"{counted(count, 'run')} {_were(count)} not started because the budget was spent; "
-            "run the same command to continue"
-        )
+        left = counted(len(summary.left_by_budget), "run")
+        lines.append(f"the budget is spent and {left} left; run the same command to continue")
     if summary.interrupted:
         lines.append("interrupted; run the same command to continue")
     if summary.measured or summary.failed or summary.done_before or summary.failed_before:
         lines.append(f"report: suite report {quote(str(root))} -o report.md")
     for line in lines:
         say("\n".join(wrapped(line, terminal_columns(), rest="  ")))
-
-
-def _were(count: int) -> str:
-    return "was" if count == 1 else "were"
 
 
 def print_rerun(outcome: "RerunOutcome", root: Path) -> None:
@@ -101,11 +93,10 @@ def print_rerun(outcome: "RerunOutcome", root: Path) -> None:
     found = outcome.reproduction
     if found is not None:
         if found.ratio is not None:
-            bounds = Interval(found.ratio, found.low, found.high)
-            say(f"ratio:   {interval(bounds)}, now over before (95 %)")
+            say(f"ratio:   {interval(Interval(found.ratio, found.low, found.high))}, now over before (95 %)")
         for each in outcome.ratios:
-            bounds = Interval(each.ratio, each.low, each.high)
-            told = f"{each.before:.4g} before, {each.now:.4g} now: {interval(bounds)}, {each.verdict}"
+            bounds = interval(Interval(each.ratio, each.low, each.high))
+            told = f"{each.before:.4g} before, {each.now:.4g} now: {bounds}, {each.verdict}"
             say("\n".join(wrapped(told, width, first=f"to {each.against}: ", rest="  ")))
         say("\n".join(wrapped(outcome.sentence(), width, first="verdict: ")))
     if outcome.differences:
