@@ -142,10 +142,8 @@ LOOK_SECONDS = 5.0
 
 
 class LogLimit:
-    """Cuts logs that have become too large to their beginning and their end, and knows how much was cut of each.
-
-    Ranks append to their logs themselves, also to one that is cut. What one writes in that moment may be lost.
-    """
+    """Cuts logs that have become too large to their beginning and their end, and knows how much was cut of each. What a
+    rank, which appends itself, writes in that moment may be lost."""
 
     def __init__(self) -> None:
         self._cut: dict[Path, int] = {}

@@ -28,11 +28,8 @@ _LEVEL, _CHANCE = 0.025, 0.5
 
 
 class Reproduction(Frozen):
-    """The rate of the later runs over that of the earlier ones, with its 95 % interval.
-
-    ``more_after``, ``more_before``: about how many more runs of each side would settle it, where it cannot be told;
-    null where nothing tells how many.
-    """
+    """The rate of the later runs over that of the earlier ones, with its 95 % interval; about how many more runs of
+    each side would settle it, where it cannot be told, null where nothing tells how many."""
 
     verdict: ReproductionVerdict
     margin: float

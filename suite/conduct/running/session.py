@@ -77,13 +77,8 @@ class Ledger:
         for manifest, state in states:
             self._sort(manifest, state)
         self._began = clock()
-        self._to_come, self._together = 0.0, 1
+        self.to_come, self._together = 0.0, 1  # seconds after those that wait; runs of the last start
         self.spent = False
-
-    def add(self, manifests: Sequence[Manifest], seconds_to_come: float) -> None:
-        """Runs that follow what was planned so far; after them others are expected to take so many seconds more."""
-        self.waiting += manifests
-        self._to_come = seconds_to_come
 
     def seconds_left(self) -> float:
         """Of the budget; without one there is no end of them."""
@@ -145,7 +140,7 @@ class Ledger:
         if not self._seen:
             return None
         usual = fmean(fmean(one.seconds / one.together for one in seen) for seen in self._seen.values())
-        total = self._to_come
+        total = self.to_come
         for manifest in self.waiting:
             seconds = self._expected(manifest)
             total += usual if seconds is None else seconds / self._seen[manifest.hash][-1].together
@@ -232,11 +227,8 @@ def run_plan(
     clock: Callable[[], float] = time.monotonic,
 ) -> Summary:
     """Run what is to be run, one after the other or in another ``way``, and then what ``further`` asks for once those
-    before have ended, until it asks for nothing, or the budget is spent.
-
-    A failed run never stops the rest; an interrupt stops after its run was recorded. Raises UsageError when the results
-    folder cannot take a bundle.
-    """
+    before have ended, until it asks for nothing, or the budget is spent. A failed run never stops the rest; an
+    interrupt stops after its run was recorded. Raises UsageError when the results folder cannot take a bundle."""
     ledger = Ledger(states(plan.manifests, settings.root), settings, view, clock)
     gc.collect()
     gc.freeze()  # modules are there for ever, and need not be looked through between runs
@@ -244,10 +236,10 @@ def run_plan(
     try:
         interrupted = way(ledger, settings, launcher, view)
         while further is not None and not (interrupted or ledger.spent):
-            following, seconds_to_come = further(ledger)
+            following, ledger.to_come = further(ledger)
             if not following:
                 break
-            ledger.add(following, seconds_to_come)
+            ledger.waiting += following
             interrupted = way(ledger, settings, launcher, view)
     finally:
         view.end()
