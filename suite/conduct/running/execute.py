@@ -87,9 +87,8 @@ def execute(
 
     Raises UsageError when the bundle cannot be made, or cannot be written to its end; what there is of it has a record
     then, as far as there is room. Raises LauncherUnavailable, with the run recorded as interrupted, when no other can
-    be started. Events that a bundle could not hold are not passed on. An interrupt ends the run, whose record says
-    ``interrupted``; one that comes when the run is over already is raised as KeyboardInterrupt once the record is
-    written.
+    be started. An interrupt ends the run, whose record says ``interrupted``; one that comes when the run is over is
+    raised as KeyboardInterrupt once the record is written. Events that a bundle could not hold are not passed on.
     """
     # Ctrl-C between the end of the ranks and the record must not lose it; a thread gets no signals
     stops = stop_requests() if threading.current_thread() is threading.main_thread() else nullcontext()
