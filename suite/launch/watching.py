@@ -17,7 +17,7 @@ from suite.launch.job import Job
 from suite.launch.outcome import Failure, FailureKind, OnEvent
 from suite.launch.requests import StopRequests
 from suite.launch.stream import EventStream
-from suite.launch.traces import MOST_BYTES, LogLimit, iteration_of, phase_of
+from suite.launch.traces import LOOK_SECONDS, MOST_BYTES, LogLimit, iteration_of, phase_of
 from suite.spec.foreign import open_log
 from suite.spec.typed import LONGEST_WAIT_SECONDS
 
@@ -81,7 +81,8 @@ class Watch(ABC):
         self._selector = selectors.DefaultSelector()
         self._alarms: dict[Callable[[], None], float] = {}  # what is to be done, and when (monotonic)
         self._log_path, self._log = log, open_log(log, f"logs/{log.name}")
-        self._log_limit, self._unlooked = LogLimit(), 0  # bytes that were written since the log was looked at
+        self._logs = [log]  # those that are kept to a size
+        self._log_limit, self._unlooked = LogLimit(), 0  # bytes that were written since they were looked at
         self._stream = EventStream(self._write, self._take_event)
         self._began = self._ended = time.monotonic()
         self._phase: str | None = None  # the last that rank 0 reported
@@ -168,8 +169,9 @@ class Watch(ABC):
             self._look_at_logs()
 
     def _look_at_logs(self) -> None:
-        self._log_limit.hold([self._log_path])
+        self._log_limit.hold(self._logs)
         self._unlooked = 0
+        self._alarms[self._look_at_logs] = time.monotonic() + LOOK_SECONDS
 
     def _failure(self, kind: FailureKind, *evidence: str) -> Failure:
         return Failure(kind=kind, phase=self._phase, iteration=self._iteration, evidence=evidence)

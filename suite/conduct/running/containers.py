@@ -32,8 +32,7 @@ class ContainerMachine(Machine):
     """What the host of a container runtime offers, and the stacks of the images: both by backend."""
 
     device_names: tuple[str, ...] = Field(description="as of any machine, and on a CPU the numbers of its CPUs")
-    references: dict[str, str]
-    image_ids: dict[str, str]
+    facts: dict[str, ImageFacts]
     found: dict[str, dict[str, str | None]]
     holder: ClassVar[str] = "image with --image"
 
@@ -48,10 +47,10 @@ class ContainerMachine(Machine):
         return []
 
     def images(self, backends: Iterable[str]) -> dict[str, str | None]:
-        return {name: self.image_ids[name] for name in backends}
+        return {name: self.facts[name].id for name in backends}
 
     def where(self, backend: str) -> str:
-        return self.references[backend]
+        return self.facts[backend].reference
 
 
 def open_containers(
@@ -89,8 +88,7 @@ def open_containers(
         device_name=name_of_all(gpus) if gpus else None,
         threads_per_rank=threads_of_a_full_node(cores, len(gpus)) if chosen == "cuda" else 1,
         variables=measured_with(settings.env),
-        references=references,
-        image_ids={name: image.id for name, image in images.items()},
+        facts=images,
         found={name: _versions(runtime, images[name], python or PYTHON, name) for name in backends},
     )
     return machine, DockerLauncher(runtime=runtime, settings=settings, images=images)
