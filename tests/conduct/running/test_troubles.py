@@ -174,7 +174,7 @@ def test_a_broken_view_ends_runs_side_by_side(tmp_path: Path, plan: Plan, monkey
     settings = Settings(root=tmp_path, python="python")
     ledger = Ledger([(one, "to run") for one in plan.manifests], settings, view, lambda: 0.0)
     with pytest.raises(BrokenPipeError):
-        side_by_side(ledger, settings, launcher, view, Slots(tuple("01234567"), 2))
+        side_by_side(ledger, launcher, Slots(tuple("01234567"), 2))
     assert stopped == ["SIGTERM", "SIGTERM"]
 
 
