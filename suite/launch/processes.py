@@ -2,8 +2,7 @@
 
 Control groups of version 2 count such kills for themselves and all below them, whatever limit was met
 (https://docs.kernel.org/admin-guide/cgroup-v2.html, ``memory.events``), so that a neighbour's end is not taken for a
-rank's. Version 1 counts for one group alone, in which a rank need not be: there the whole machine's count is what there
-is.
+rank's. Version 1 counts for one group alone, in which a rank need not be: there it is the machine's count.
 """
 
 import ctypes

@@ -1,5 +1,4 @@
-"""Watching a run to its end, whoever runs it: one wait for output, exits, stop requests, turns and the next
-deadline."""
+"""Watching a run to its end, whoever runs it: one wait for output, exits, stop requests, turns and deadlines."""
 
 import errno
 import json
@@ -118,19 +117,16 @@ class Watch(ABC):
 
     def _stopped_by(self) -> str | None:
         """The stop request that it was ended by, or that came when it had ended."""
-        if self._interrupted_by is None:
-            self._interrupted_by = self._requests.take()
+        self._interrupted_by = self._interrupted_by or self._requests.take()
         return self._interrupted_by
 
     def _take_request(self) -> None:
         """The first request ends the run, a second one at once."""
         name = self._requests.take()
-        if name is None:
-            return
-        if self._interrupted_by is None:
+        if name is not None and self._interrupted_by is None:
             self._interrupted_by = name
             self._terminate()
-        else:
+        elif name is not None:
             self._kill()
 
     def _hear_of_turns(self) -> bool:

@@ -63,8 +63,7 @@ class AtOnce:
     _error: Exception | None = None
 
     def in_main_thread(self, call: Callable[[], Any]) -> Any:
-        """From a run's thread: what a call gives or raises that the main thread makes, as what is started there ends
-        with that thread."""
+        """From a run's thread: what a call gives or raises that the main thread makes."""
         found: Future[Any] = Future()
 
         def answer() -> None:
@@ -93,8 +92,7 @@ class AtOnce:
         """Start every run that may be; whether one was started."""
         started = False
         while not (self._interrupted or self._error) and (manifest := self.following()) is not None:
-            lane = Lane(manifest, *os.pipe())
-            os.set_blocking(lane.reading, False)
+            lane = Lane(manifest, *os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC))
             self._lanes[manifest.run.id] = lane
             threading.Thread(target=self._run, args=(lane,)).start()
             started = True

@@ -33,8 +33,7 @@ _LEAST_BYTES = 4096
 
 
 def _file_of(folder: Path, size: int) -> BinaryIO:
-    """A file that takes so many bytes. It has no name, so that a driver that is killed leaves nothing. Raises
-    OSError."""
+    """A file of so many bytes without a name, so that a driver that is killed leaves nothing. Raises OSError."""
     file = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115 - its user closes it
     try:
         os.posix_fallocate(file.fileno(), 0, size)

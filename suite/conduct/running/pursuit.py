@@ -12,7 +12,7 @@ from suite.bundle.record import Record
 from suite.bundle.store import Bundle, DamagedBundle
 from suite.conduct.planning.plan import Plan
 from suite.conduct.planning.turns import NO_SEATS, Seat, Seats
-from suite.conduct.running.progress import View, row_name
+from suite.conduct.running.display import View, row_name
 from suite.conduct.running.session import Ledger, Summary
 from suite.conduct.running.state import by_repeat, row_of
 from suite.report.facts.pool import counted_seconds, measured_run, setting_of, turn_of

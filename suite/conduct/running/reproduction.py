@@ -8,7 +8,7 @@ from typing import Any, Literal
 from suite.bundle.record import Record
 from suite.bundle.verify import examined
 from suite.conduct.planning.plan import Plan
-from suite.conduct.running.progress import row_name
+from suite.conduct.running.display import row_name
 from suite.conduct.running.state import ended
 from suite.report.facts.environment import EnvironmentDifference, environment_differences
 from suite.report.facts.pool import measured_run, turn_of

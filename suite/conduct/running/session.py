@@ -18,8 +18,8 @@ from suite.bundle.store import AlreadyThere, DamagedBundle
 from suite.conduct.planning.plan import Plan
 from suite.conduct.planning.request import RunState
 from suite.conduct.running.attic import set_aside, write_missing_record
+from suite.conduct.running.display import View as View
 from suite.conduct.running.execute import execute
-from suite.conduct.running.progress import View as View
 from suite.conduct.running.state import state_of, states
 from suite.launch.outcome import Launcher
 from suite.launch.processes import c_library

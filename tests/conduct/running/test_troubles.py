@@ -28,7 +28,7 @@ from suite.bundle.store import Bundle, find_bundles
 from suite.bundle.verify import verify
 from suite.conduct.planning.plan import Plan
 from suite.conduct.running.at_once import Slots, side_by_side
-from suite.conduct.running.progress import LiveView
+from suite.conduct.running.display import LiveView
 from suite.conduct.running.session import Ledger, Settings, Summary
 from suite.launch.docker import launcher as docker
 from suite.launch.docker.settings import DockerSettings
