@@ -75,7 +75,7 @@ class Supervision(Watch):
     def watch(self) -> None:
         """Block until every rank has ended or was given up."""
         limits = self._job.limits
-        self._heard = self._waits.clock()
+        self._heard = self._clock()
         self._alarms = {
             self._time_out: self._began + limits.run_seconds,
             self._silent: self._heard + limits.silence_seconds,
@@ -142,7 +142,7 @@ class Supervision(Watch):
             self._alarms = {self._terminate: time.monotonic() + self._patience.grace_seconds}
 
     def _take_event(self, event: dict[str, Any]) -> None:
-        self._heard = self._waits.clock()  # the alarm looks at it when it is due
+        self._heard = self._clock()  # the alarm looks at it when it is due
         super()._take_event(event)
 
     def _hear_of_turns(self) -> bool:
