@@ -19,7 +19,7 @@ from suite.launch.job import Job
 from suite.launch.outcome import EndStatus, Failure, OnEvent, Outcome
 from suite.launch.processes import RankProcess, catches, exit_descriptor, oom_kills, signal_group, sweep
 from suite.launch.requests import StopRequests
-from suite.launch.traces import LOOK_SECONDS, RankReports, log_size, log_tail, read_reports
+from suite.launch.traces import LOOK_SECONDS, RankReports, hold, log_size, log_tail, read_reports
 from suite.launch.watching import Watch
 
 READ_BYTES = 64 * 1024
@@ -100,7 +100,7 @@ class Supervision(Watch):
                 os.close(descriptor)
             self._close_outputs()
             self._close()
-        self._log_limit.hold(self._logs)
+        hold(self._logs, self._cut)
 
     def forget_ranks(self) -> None:
         """End those that were started, before they are watched, as if there had been none."""

@@ -16,7 +16,7 @@ from suite.launch.job import Job
 from suite.launch.outcome import Failure, FailureKind, OnEvent
 from suite.launch.requests import StopRequests
 from suite.launch.stream import EventStream
-from suite.launch.traces import LOOK_SECONDS, MOST_BYTES, LogLimit, iteration_of, phase_of
+from suite.launch.traces import LOOK_SECONDS, MOST_BYTES, hold, iteration_of, phase_of
 from suite.spec.foreign import open_log
 from suite.spec.typed import LONGEST_WAIT_SECONDS
 
@@ -57,8 +57,8 @@ class Watch(ABC):
         self._selector = selectors.DefaultSelector()
         self._alarms: dict[Callable[[], None], float] = {}  # what is to be done, and when (monotonic)
         self._log_path, self._log = log, open_log(log, f"logs/{log.name}")
-        self._logs = [log]  # those that are kept to a size
-        self._log_limit, self._unlooked = LogLimit(), 0  # bytes that were written since they were looked at
+        self._logs, self._cut = [log], dict[Path, int]()  # those that are kept to a size, and what was cut of them
+        self._unlooked = 0  # bytes that were written since they were looked at
         self._stream = EventStream(self._write, self._take_event)
         self._began = self._ended = time.monotonic()
         self._phase: str | None = None  # the last that rank 0 reported
@@ -156,7 +156,7 @@ class Watch(ABC):
             self._look_at_logs()
 
     def _look_at_logs(self) -> None:
-        self._log_limit.hold(self._logs)
+        hold(self._logs, self._cut)
         self._unlooked = 0
         self._alarms[self._look_at_logs] = time.monotonic() + LOOK_SECONDS
 
