@@ -15,9 +15,9 @@ from suite.conduct.planning.turns import NO_SEATS, Seat, Seats
 from suite.conduct.running.display import View, row_name
 from suite.conduct.running.session import Ledger, Summary
 from suite.conduct.running.state import by_repeat, row_of
-from suite.report.facts.pool import counted_seconds, measured_run, setting_of, turn_of
+from suite.report.facts.pool import counted_seconds, setting_of, turn_of
 from suite.report.facts.rollout import lengths_hash_of
-from suite.report.facts.suspect import counts
+from suite.report.facts.suspect import is_invalid, is_suspect
 from suite.report.facts.variants import launch_setting_of
 from suite.report.formatting.numbers import counted, interval, percent, span
 from suite.spec.base import UsageError
@@ -294,6 +294,18 @@ def _row(first: Manifest, root: Path, rule: Stopping, seat: Seat | None) -> Purs
         unit = seat.group
     partners, runs = (first.hash, 1) if seat is None else (unit, seat.runs)
     return PursuedRow(first, unit, repeats, Sampled((), 0, first.measure.iterations, group), partners, runs)
+
+
+def measured_run(record: Record) -> RunSeconds | None:
+    """Of a run that ended well; null where it has no rate."""
+    if record.status != "ok" or record.throughput is None or record.counts is None:
+        return None
+    return RunSeconds(record.counts.samples, counted_seconds(record))
+
+
+def counts(record: Record, with_suspect: bool) -> bool:
+    """Whether nothing speaks against the figures of a run, or they are taken as they are."""
+    return not is_invalid(record) and (with_suspect or not is_suspect(record))
 
 
 def mean_cost(costs: Sequence[Cost]) -> Cost:

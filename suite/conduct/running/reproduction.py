@@ -9,10 +9,10 @@ from suite.bundle.record import Record
 from suite.bundle.verify import examined
 from suite.conduct.planning.plan import Plan
 from suite.conduct.running.display import row_name
+from suite.conduct.running.pursuit import counts, measured_run
 from suite.conduct.running.state import ended
 from suite.report.facts.environment import EnvironmentDifference, environment_differences
-from suite.report.facts.pool import measured_run, turn_of
-from suite.report.facts.suspect import counts
+from suite.report.facts.pool import turn_of
 from suite.report.facts.variants import launch_setting_of
 from suite.report.formatting.numbers import counted
 from suite.spec.base import Frozen

@@ -144,7 +144,7 @@ def test_a_manifest_without_a_rule_is_written_as_before():
 
 @pytest.mark.parametrize("counts", [False, True])
 def test_suspect_runs_count_where_asked_for(tmp_path, monkeypatch, counts):
-    monkeypatch.setattr("suite.report.facts.suspect.is_suspect", lambda record: True)
+    monkeypatch.setattr("suite.conduct.running.pursuit.is_suspect", lambda record: True)
     _, _, found, _ = pursue(rule(precision=0.1, with_suspect=counts), tmp_path, noisy(0.01))
     assert {row.state for row in found.rows} == ({"reached"} if counts else {"given up"})
     assert counts or all("--with-suspect counts them" in row.reason for row in found.rows)
