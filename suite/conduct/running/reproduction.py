@@ -56,11 +56,8 @@ class Reproduction(Frozen):
     def _wanting(self) -> str:
         if self.more_after is None or self.more_before is None:
             return f", more than {MOST_RUNS} more runs a side" if self.runs_before > 1 and self.runs_after > 1 else ""
-        sides = [
-            f"{count} more {'run' if count == 1 else 'runs'} {where}"
-            for count, where in ((self.more_after, "now"), (self.more_before, "of before"))
-            if count
-        ]
+        named = ((self.more_after, "now"), (self.more_before, "of before"))
+        sides = [f"{counted(count, 'more run', 'more runs')} {where}" for count, where in named if count]
         return f", about {' and '.join(sides)}" if sides else ""
 
 
