@@ -78,7 +78,6 @@ class Ledger:
             self._sort(manifest, state)
         self._began = clock()
         self.to_come, self._together = 0.0, 1  # seconds after those that wait; runs of the last start
-        self.spent = False
 
     def seconds_left(self) -> float:
         """Of the budget; without one there is no end of them."""
@@ -170,7 +169,6 @@ class Ledger:
         self.view.notice(f"{manifest.run.id} is being run by another process and was left to it")
 
     def _leave(self) -> None:
-        self.spent = True
         self.view.notice(f"budget spent: {counted(len(self.waiting), 'run')} left, for the same command to go on with")
         for manifest in self.waiting:
             self._note("left_by_budget", manifest)
@@ -235,7 +233,7 @@ def run_plan(
     view.begin(len(plan.manifests), len(plan.manifests) - len(ledger.waiting))
     try:
         interrupted = way(ledger, launcher)
-        while further is not None and not (interrupted or ledger.spent):
+        while further is not None and not (interrupted or "left_by_budget" in ledger.outcome):
             following, ledger.to_come = further(ledger)
             if not following:
                 break
