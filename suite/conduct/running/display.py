@@ -271,12 +271,11 @@ def print_rerun(outcome: "RerunOutcome", root: Path) -> None:
     from suite.stats.intervals import Interval, pooled_rate
 
     width = terminal_columns()
+    for record in (*outcome.before, *outcome.after):
+        told = outcome_line(record) if record.throughput is None else doubt(record)
+        if told:
+            say("\n".join(wrapped(told, width, first=f"{record.run.id}: ", rest="  ")))
     sides = (("before", outcome.before), ("now", outcome.after))
-    for _, records in sides:
-        for record in records:
-            told = outcome_line(record) if record.throughput is None else doubt(record)
-            if told:
-                say("\n".join(wrapped(told, width, first=f"{record.run.id}: ", rest="  ")))
     rows = [(name, measured(records, outcome.with_suspect).runs, records) for name, records in sides if records]
     columns = [
         Column("", [name for name, _, _ in rows], left=True),
