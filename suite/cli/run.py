@@ -1,7 +1,9 @@
 """`suite run`: measure a cross product of backends, sizes, ranks and layouts."""
 
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -146,16 +148,17 @@ def run(
 
         way = partial(in_turns, group=partial(start_of, seats=plan.seats))
     work_on = partial(run_plan, settings=settings, launcher=launcher, view=view, way=way)
-    found_out = None
+    told: dict[str, Any] = {}
+    reached: Iterable[str] = ()
     if rule is None:
         summary = work_on(plan)
     else:
         plan, summary, found_out = follow(Pursuit(plan.firsts, rule, runs, view, plan.seats), plan, work_on)
+        told, reached = {"precision": found_out}, lines(found_out, rule)
     if as_json:
-        told = {} if found_out is None else {"precision": found_out.model_dump(mode="json")}
         print_json({"plan": plan.id, **summary.model_dump(mode="json"), **told})
     else:
-        display.print_summary(summary, plan, runs, () if found_out is None else lines(found_out))
+        display.print_summary(summary, plan, runs, reached)
     if summary.interrupted:
         return INTERRUPTED
     return RUN_FAILED if summary.failed or summary.failed_before else DONE

@@ -170,7 +170,8 @@ def _of_rank(rank: RankEnd, end: RunEnd, patterns: tuple[Pattern, ...]) -> Itera
     for report in reported:
         yield _reported(rank, report, end, patterns)
     if not reported and rank.ended_at is not None and rank.exit_code != 0:
-        yield _ended(rank, rank.exit_code, rank.ended_at, end, patterns)
+        strength, kind, evidence = _ended(rank, end.oom_kills, patterns)
+        yield Finding(strength, rank.ended_at, rank.rank, _failure(end, kind, *evidence))
 
 
 def _reported(rank: RankEnd, report: Report, end: RunEnd, patterns: tuple[Pattern, ...]) -> Finding:
@@ -187,26 +188,23 @@ def _reported(rank: RankEnd, report: Report, end: RunEnd, patterns: tuple[Patter
     return Finding(strength, report.time, rank.rank, whole)
 
 
-def _ended(rank: RankEnd, code: int | None, time: float, end: RunEnd, patterns: tuple[Pattern, ...]) -> Finding:
+def _ended(
+    rank: RankEnd, kills: OomKills | None, patterns: tuple[Pattern, ...]
+) -> tuple[Strength, FailureKind, tuple[str, ...]]:
     """A rank that ended badly by itself, or nobody knows how, without a failure event: log and exit code must tell."""
-    match = strongest(rank.log, patterns, rank.started)
+    code, match = rank.exit_code, strongest(rank.log, patterns, rank.started)
     # a process aborts by its own doing, and has said why before
     lost = code is not None and code < 0 and code != -signal.SIGABRT
     ending = f"{rank.name} ended {how(code)}"
     if match and (match.pattern.strength is CAUSE or not lost):
-        failure = _failure(end, match.pattern.kind, f"{rank.name}: {match.line}", ending)
-        return Finding(match.pattern.strength, time, rank.rank, failure)
-    if code == -signal.SIGKILL and end.oom_kills and end.oom_kills.kills > 0:
-        count, name = end.oom_kills
-        counter = f"the kernel's count of out-of-memory kills ({name}) rose by {count}"
-        return Finding(CAUSE, time, rank.rank, _failure(end, "oom_host", ending, counter))
+        return match.pattern.strength, match.pattern.kind, (f"{rank.name}: {match.line}", ending)
+    if code == -signal.SIGKILL and kills and kills.kills > 0:
+        counter = f"the kernel's count of out-of-memory kills ({kills.counter}) rose by {kills.kills}"
+        return CAUSE, "oom_host", (ending, counter)
     if code == -signal.SIGXFSZ:
-        limit = "a file that it wrote has the size that its shell allows (ulimit -f): raise the limit"
-        return Finding(CAUSE, time, rank.rank, _failure(end, "config", ending, limit))
-    last = [f"{rank.name}: {line}" for line in rank.log[-LOG_LINES:]]
-    kind: FailureKind = "rank_lost" if lost else "unknown"
-    strength = CAUSE if lost else Strength.SILENT
-    return Finding(strength, time, rank.rank, _failure(end, kind, ending, *last))
+        return CAUSE, "config", (ending, "a file that it wrote has the size that its shell allows: raise ulimit -f")
+    last = tuple(f"{rank.name}: {line}" for line in rank.log[-LOG_LINES:])
+    return (CAUSE, "rank_lost", (ending, *last)) if lost else (Strength.SILENT, "unknown", (ending, *last))
 
 
 def how(exit_code: int | None) -> str:

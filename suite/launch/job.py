@@ -83,11 +83,8 @@ def torchrun_variables(job: Job, rank: str, local_rank: str, node_rank: str, add
 
 
 def torchrun_argv(job: Job, node_rank: str, address: str, port: str, logs: str | None = None) -> tuple[str, ...]:
-    """One node's command: torchrun around the worker, under the job's own interpreter.
-
-    ``address``: of the first node, as numbers, since names may not resolve; the static rendezvous asks nobody's name.
-    ``logs``: where torchrun keeps files of its own, else below TMPDIR, where one that is killed leaves them.
-    """
+    """One node's command: torchrun around the worker, under the job's own interpreter. ``address``: of the first node,
+    as numbers, since names may not resolve. ``logs``: where torchrun keeps files of its own, else below TMPDIR."""
     python, *worker = job.argv
     return (
         *(python, "-m", "torch.distributed.run"),

@@ -53,10 +53,8 @@ class LocalLauncher:
         start: Start = "spawn",
     ) -> None:
         """``gpus``: UUIDs of those that runs use, in this order; none: as the host has it. ``env``: for every rank.
-
-        ``start``: ``spawn`` starts each rank by itself, which then imports its stack; ``fork`` forks it from a process
-        that has imported it, where that can be done (``suite.launch.zygotes``), and ``auto`` does so for runs on a CPU.
-        """
+        ``start``: ``spawn`` starts each rank by itself; ``fork`` forks it from a process that has imported its stack,
+        where that can be done (``suite.launch.zygotes``), and ``auto`` does so for runs on a CPU."""
         self._patience, self._gpus, self._env, self._start = patience, gpus, env, start
         self._zygotes = Zygotes()
         self._stops: Stops = stop_requests
@@ -201,8 +199,8 @@ _told: deque[int] = deque(maxlen=64)
 
 
 def free_port() -> int:
-    """A TCP port on which nobody listens on any interface, where there is one below those of connections that go out:
-    on a busy machine one of these is somebody's when a rank listens there. None is told twice in a row."""
+    """A TCP port on which nobody listens, below those of connections that go out where there is one: on a busy machine
+    one of these is somebody's when a rank listens there. None is told twice in a row."""
     try:
         end = int(GIVEN_OUT.read_text(encoding="ascii").split()[0])
     except (OSError, ValueError, IndexError):

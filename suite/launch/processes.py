@@ -2,8 +2,7 @@
 
 Control groups of version 2 count such kills for themselves and all below them, whatever limit was met
 (https://docs.kernel.org/admin-guide/cgroup-v2.html, ``memory.events``), so that a neighbour's end is not taken for a
-rank's. Version 1 counts for one group alone, in which a rank need not be: there the whole machine's count is what there
-is.
+rank's. Version 1 counts for one group alone, in which a rank need not be: there it is the machine's count.
 """
 
 import ctypes
@@ -112,10 +111,7 @@ def child_subreaper() -> Iterator[None]:
 
 def end_with_this_process(memory_bytes: int | None) -> Callable[[], None]:
     """For ``preexec_fn``: have the kernel kill a child when the thread that starts it ends, and limit its address
-    space.
-
-    What is called between fork and exec is looked up here, and there takes no lock that another thread may hold.
-    """
+    space. What is called between fork and exec is looked up here, and takes no lock that another thread may hold."""
     prctl, driver = c_library().prctl, os.getpid()
 
     def set_up() -> None:
@@ -161,13 +157,8 @@ def _kill(processes: list[psutil.Process]) -> None:
 
 def sweep(before: Collection[int] | None, sessions: Collection[int], patience_seconds: float) -> None:
     """End what is left of a run: descendants of this process that are not in ``before``, and members of ``sessions``,
-    or these alone where other runs go on (null).
-
-    Helpers that end by themselves once their rank is gone have ``patience_seconds`` to do so; the rest is killed.
-    """
-    left = _left(before, sessions)
-    if left:
-        psutil.wait_procs(left, timeout=patience_seconds)
+    or these alone where other runs go on (null). Helpers have ``patience_seconds`` to end by themselves."""
+    psutil.wait_procs(_left(before, sessions), timeout=patience_seconds)
     for _ in range(10):  # a process may have started another while it was killed
         left = _left(before, sessions)
         if not left:

@@ -32,8 +32,7 @@ _collecting: list[StopRequests] = []
 
 @contextmanager
 def _handled(numbers: Iterable[signal.Signals], handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """These signals go to the handler while the block runs, but those that are ignored (``nohup``). Main thread
-    only."""
+    """These signals go to the handler while the block runs, but those that are ignored (``nohup``)."""
     before = {number: signal.getsignal(number) for number in numbers}
     try:
         for number, usual in before.items():
@@ -51,9 +50,7 @@ def stop_requests() -> Iterator[StopRequests]:
     if _collecting:
         yield _collecting[0]
         return
-    reading, writing = os.pipe()
-    os.set_blocking(reading, False)
-    os.set_blocking(writing, False)
+    reading, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
     def note(number: int, frame: FrameType | None) -> None:
         with suppress(BlockingIOError):  # thousands of requests wait already
@@ -99,9 +96,7 @@ class Mailbox:
 
     def __init__(self) -> None:
         self._calls: queue.Queue[Callable[[], None]] = queue.Queue(MOST_WAITING)
-        self.descriptor, self._writing = os.pipe()
-        os.set_blocking(self.descriptor, False)
-        os.set_blocking(self._writing, False)
+        self.descriptor, self._writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._closed = False
         self._lock = threading.Lock()  # no wake-up after the end of its descriptor, whose number is another's then
 

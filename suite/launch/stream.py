@@ -1,14 +1,14 @@
 """What ranks print: rank 0's standard output, parted into events and log, and lines as a terminal may show them."""
 
 import json
-import os
 import re
 from collections.abc import Callable, Iterable
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from suite.spec import foreign
+from suite.launch.traces import log_size
+from suite.spec.foreign import read_part
 
 EVENT_PREFIX = b"::suite:: "
 #: a line behind the prefix that grows longer than this is no event
@@ -107,13 +107,10 @@ def read_on(path: Path, place: dict[str, int], lines: int) -> list[bytes]:
     """The last lines of a file at first, afterwards the whole lines that came since, without events: of its last
     mebibyte at most. All of a file that has become shorter. ``place``: by path, how far it was read. Raises Unreadable
     for what is no regular file."""
-    known = place.get(str(path))
+    known, size = place.get(str(path)), log_size(path)
+    start = max(0 if known is None or known > size else known, size - MOST_BYTES)
     try:
-        with foreign.open_plain(path, str(path), None) as file:
-            size = os.fstat(file.fileno()).st_size
-            start = max(0 if known is None or known > size else known, size - MOST_BYTES)
-            file.seek(start)
-            data = file.read(size - start)
+        data = read_part(path, str(path), start, size - start)
     except FileNotFoundError:
         return []
     if known is None:

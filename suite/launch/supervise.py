@@ -19,7 +19,7 @@ from suite.launch.job import Job
 from suite.launch.outcome import EndStatus, Failure, OnEvent, Outcome
 from suite.launch.processes import RankProcess, catches, exit_descriptor, oom_kills, signal_group, sweep
 from suite.launch.requests import StopRequests
-from suite.launch.traces import LOOK_SECONDS, RankReports, log_size, log_tail, read_reports
+from suite.launch.traces import LOOK_SECONDS, RankReports, hold, log_size, log_tail, read_reports
 from suite.launch.watching import Watch
 
 READ_BYTES = 64 * 1024
@@ -64,6 +64,7 @@ class Supervision(Watch):
         """``foreign``: as ``sweep`` takes it."""
         super().__init__(job, folder / "logs" / "rank-0.log", on_event, requests)
         self.ranks: list[Rank] = []
+        self._logs = [folder / "logs" / f"rank-{rank}.log" for rank in range(job.ranks)]
         self._folder, self._patience, self._foreign = folder, patience, foreign
         self._is_stopped = False  # while it waits for its turn
         self._oom_kills_before = oom_kills()
@@ -74,7 +75,7 @@ class Supervision(Watch):
     def watch(self) -> None:
         """Block until every rank has ended or was given up."""
         limits = self._job.limits
-        self._heard = self._waits.clock()
+        self._heard = self._clock()
         self._alarms = {
             self._time_out: self._began + limits.run_seconds,
             self._silent: self._heard + limits.silence_seconds,
@@ -99,7 +100,7 @@ class Supervision(Watch):
                 os.close(descriptor)
             self._close_outputs()
             self._close()
-        self._log_limit.hold(map(self._log_file, self.ranks))
+        hold(self._logs, self._cut)
 
     def forget_ranks(self) -> None:
         """End those that were started, before they are watched, as if there had been none."""
@@ -141,7 +142,7 @@ class Supervision(Watch):
             self._alarms = {self._terminate: time.monotonic() + self._patience.grace_seconds}
 
     def _take_event(self, event: dict[str, Any]) -> None:
-        self._heard = self._waits.clock()  # the alarm looks at it when it is due
+        self._heard = self._clock()  # the alarm looks at it when it is due
         super()._take_event(event)
 
     def _hear_of_turns(self) -> bool:
@@ -167,7 +168,7 @@ class Supervision(Watch):
             f"the last it reported was phase {self._phase}{within}" if self._phase else "it had reported no phase yet"
         )
         self._verdict = self._failure("hang", f"no event from rank 0 for {limit:g} s; {last}", *self._printing(limit))
-        sizes = [log_size(self._log_file(rank)) for rank in self.ranks]
+        sizes = [*map(log_size, self._logs)]
         for rank in self._alive():
             if catches(rank.process.pid, signal.SIGUSR1):
                 os.kill(rank.process.pid, signal.SIGUSR1)
@@ -222,17 +223,9 @@ class Supervision(Watch):
                 self._stream.feed(chunk)
         self._stream.close()
 
-    def _look_at_logs(self) -> None:
-        self._log_limit.hold(map(self._log_file, self.ranks))
-        self._unlooked = 0
-        self._alarms[self._look_at_logs] = time.monotonic() + LOOK_SECONDS
-
-    def _log_file(self, rank: Rank) -> Path:
-        return self._folder / "logs" / f"rank-{rank.index}.log"
-
     def _stack(self, rank: Rank, since: int) -> list[str]:
         """What matters of a faulthandler dump: the thread that was running when it was asked, else all."""
-        dump = log_tail(self._log_file(rank), since)
+        dump = log_tail(self._logs[rank.index], since)
         current = next((index for index, line in enumerate(dump) if line.startswith("Current thread")), 0)
         most = max(STACK_LINES // len(self.ranks), 4)
         return [f"rank {rank.index}: {line}" for line in dump[current : current + most]]
@@ -241,7 +234,7 @@ class Supervision(Watch):
         """Output is no sign of life, for a rank that is stuck may complain for ever: but it is told."""
         for rank in self._alive():
             with suppress(OSError):
-                ago = time.time() - self._log_file(rank).lstat().st_mtime
+                ago = time.time() - self._logs[rank.index].lstat().st_mtime
                 if ago < limit / 2:
                     yield f"rank {rank.index} wrote to its log {ago:.1f} s before that, which is no event"
 
@@ -260,5 +253,5 @@ class Supervision(Watch):
 
     def _rank_end(self, rank: Rank, reported: RankReports) -> RankEnd:
         by_itself = rank.ended_at is not None and (self._stopped_at is None or rank.ended_at <= self._stopped_at)
-        ended_at, log = rank.ended_at if by_itself else None, log_tail(self._log_file(rank))
+        ended_at, log = rank.ended_at if by_itself else None, log_tail(self._logs[rank.index])
         return RankEnd(rank.index, rank.process.returncode, ended_at, reported.started, reported.reports, log)

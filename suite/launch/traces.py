@@ -141,22 +141,14 @@ _PIECE_BYTES = 1 << 20
 LOOK_SECONDS = 5.0
 
 
-class LogLimit:
-    """Cuts logs that have become too large to their beginning and their end, and knows how much was cut of each.
-
-    Ranks append to their logs themselves, also to one that is cut. What one writes in that moment may be lost.
-    """
-
-    def __init__(self) -> None:
-        self._cut: dict[Path, int] = {}
-
-    def hold(self, logs: Iterable[Path]) -> None:
-        """Cut those that are larger than ``MOST_BYTES``; what cannot be cut stays as it is."""
-        for log in logs:
-            size = log_size(log)
-            if size > MOST_BYTES:
-                with suppress(OSError, Unreadable):
-                    self._cut[log] = _without_middle(log, size, self._cut.get(log, 0))
+def hold(logs: Iterable[Path], cut: dict[Path, int]) -> None:
+    """Cut logs that are larger than ``MOST_BYTES`` to their beginning and their end; what cannot be cut stays as it is.
+    ``cut``: bytes that were cut of each. What a rank, which appends itself, writes in that moment may be lost."""
+    for log in logs:
+        size = log_size(log)
+        if size > MOST_BYTES:
+            with suppress(OSError, Unreadable):
+                cut[log] = _without_middle(log, size, cut.get(log, 0))
 
 
 def _without_middle(log: Path, size: int, cut_before: int) -> int:

@@ -56,8 +56,7 @@ class Start(NamedTuple):
 
 
 class Listener:
-    """The driver's socket: an abstract one, which leaves nothing, or one in a folder where ``shared`` with
-    containers."""
+    """The driver's socket: an abstract one, which leaves nothing, or in a folder ``shared`` with containers."""
 
     def __init__(self, shared: bool) -> None:
         self.folder = tempfile.mkdtemp(prefix="suite-") if shared else None

@@ -1,5 +1,4 @@
-"""Watching a run to its end, whoever runs it: one wait for output, exits, stop requests, turns and the next
-deadline."""
+"""Watching a run to its end, whoever runs it: one wait for output, exits, stop requests, turns and deadlines."""
 
 import errno
 import json
@@ -17,7 +16,7 @@ from suite.launch.job import Job
 from suite.launch.outcome import Failure, FailureKind, OnEvent
 from suite.launch.requests import StopRequests
 from suite.launch.stream import EventStream
-from suite.launch.traces import MOST_BYTES, LogLimit, iteration_of, phase_of
+from suite.launch.traces import LOOK_SECONDS, MOST_BYTES, hold, iteration_of, phase_of
 from suite.spec.foreign import open_log
 from suite.spec.typed import LONGEST_WAIT_SECONDS
 
@@ -35,41 +34,16 @@ def connected(address: str) -> str:
     return f"\0{address[1:]}" if address.startswith("@") else address
 
 
-class Waits:
-    """Those of one run. ``channel`` is readable when there is something to ``hear``; null where nobody gives turns."""
-
-    def __init__(self, job: Job) -> None:
-        self.channel: socket.socket | None = None
-        self._waited = 0.0  # seconds, but for those since it waits now
-        self._since: float | None = None
-        address = job.env.get(TURNS)
-        if address is not None:
-            self.channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            with suppress(OSError):  # the driver is gone, as its end of the channel then says
-                self.channel.connect(connected(address))
-                self.channel.sendall(json.dumps({"run": job.name, "watches": True}).encode() + b"\n")
-
-    def hear(self) -> bool | None:
-        """Whether the run waits from now on; null where nobody tells any more, and it does not."""
-        assert self.channel is not None, "somebody gives turns"
-        told = b""
-        with suppress(OSError):
-            told = self.channel.recv(4096)
-        waits = told.endswith(WAITS)
-        if waits and self._since is None:
-            self._since = time.monotonic()
-        elif not waits and self._since is not None:
-            self._waited += time.monotonic() - self._since
-            self._since = None
-        return waits if told else None
-
-    def clock(self) -> float:
-        """Seconds as ``time.monotonic`` has them, which stand still while it waits."""
-        return (time.monotonic() if self._since is None else self._since) - self._waited
-
-    def close(self) -> None:
-        if self.channel is not None:
-            self.channel.close()
+def _channel_of(job: Job) -> socket.socket | None:
+    """Who gives the job turns says there when it waits; null where nobody does."""
+    address = job.env.get(TURNS)
+    if address is None:
+        return None
+    channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    with suppress(OSError):  # the driver is gone, as its end of the channel then says
+        channel.connect(connected(address))
+        channel.sendall(json.dumps({"run": job.name, "watches": True}).encode() + b"\n")
+    return channel
 
 
 class Watch(ABC):
@@ -77,11 +51,14 @@ class Watch(ABC):
 
     def __init__(self, job: Job, log: Path, on_event: OnEvent, requests: StopRequests) -> None:
         self._job, self._on_event, self._requests = job, on_event, requests
-        self._waits = Waits(job)
+        self._channel = _channel_of(job)
+        self._waited = 0.0  # seconds, but for those since it waits now
+        self._since: float | None = None
         self._selector = selectors.DefaultSelector()
         self._alarms: dict[Callable[[], None], float] = {}  # what is to be done, and when (monotonic)
         self._log_path, self._log = log, open_log(log, f"logs/{log.name}")
-        self._log_limit, self._unlooked = LogLimit(), 0  # bytes that were written since the log was looked at
+        self._logs, self._cut = [log], dict[Path, int]()  # those that are kept to a size, and what was cut of them
+        self._unlooked = 0  # bytes that were written since they were looked at
         self._stream = EventStream(self._write, self._take_event)
         self._began = self._ended = time.monotonic()
         self._phase: str | None = None  # the last that rank 0 reported
@@ -99,8 +76,8 @@ class Watch(ABC):
 
     def _watch(self, goes_on: Callable[[], bool]) -> None:
         self._selector.register(self._requests.descriptor, selectors.EVENT_READ, self._take_request)
-        if self._waits.channel is not None:
-            self._selector.register(self._waits.channel, selectors.EVENT_READ, self._hear_of_turns)
+        if self._channel is not None:
+            self._selector.register(self._channel, selectors.EVENT_READ, self._hear_of_turns)
         while goes_on():
             due = min(self._alarms.values(), default=None)
             wait = None if due is None else min(max(due - time.monotonic(), 0.0), LONGEST_WAIT_SECONDS)
@@ -112,36 +89,47 @@ class Watch(ABC):
 
     def _close(self) -> None:
         self._selector.close()
-        self._waits.close()
+        if self._channel is not None:
+            self._channel.close()
         os.close(self._log)
 
     def _stopped_by(self) -> str | None:
         """The stop request that it was ended by, or that came when it had ended."""
-        if self._interrupted_by is None:
-            self._interrupted_by = self._requests.take()
+        self._interrupted_by = self._interrupted_by or self._requests.take()
         return self._interrupted_by
 
     def _take_request(self) -> None:
         """The first request ends the run, a second one at once."""
         name = self._requests.take()
-        if name is None:
-            return
-        if self._interrupted_by is None:
+        if name is not None and self._interrupted_by is None:
             self._interrupted_by = name
             self._terminate()
-        else:
+        elif name is not None:
             self._kill()
 
     def _hear_of_turns(self) -> bool:
-        """Whether it waits from now on."""
-        waits = self._waits.hear()
-        if waits is None and self._waits.channel is not None:
-            self._selector.unregister(self._waits.channel)
-        return bool(waits)
+        """Whether it waits from now on; not where nobody tells any more."""
+        assert self._channel is not None, "somebody gives turns"
+        told = b""
+        with suppress(OSError):
+            told = self._channel.recv(4096)
+        if not told:
+            self._selector.unregister(self._channel)
+        waits = told.endswith(WAITS)
+        if waits and self._since is None:
+            self._since = time.monotonic()
+        elif not waits and self._since is not None:
+            self._waited += time.monotonic() - self._since
+            self._since = None
+        return waits
+
+    def _clock(self) -> float:
+        """Seconds as ``time.monotonic`` has them, which stand still while it waits."""
+        return (time.monotonic() if self._since is None else self._since) - self._waited
 
     def _is_early(self, alarm: Callable[[], None], since: float, limit: float) -> bool:
-        """Whether less than the limit has passed ``since`` a time of the clock of ``Waits``; it is set again then."""
-        left = limit - (self._waits.clock() - since)
+        """Whether less than the limit has passed ``since`` a time of ``_clock``; it is set again then."""
+        left = limit - (self._clock() - since)
         if left > _ROUNDING_SECONDS:
             self._alarms[alarm] = time.monotonic() + max(left, _LEAST_SECONDS)
         return left > _ROUNDING_SECONDS
@@ -168,8 +156,9 @@ class Watch(ABC):
             self._look_at_logs()
 
     def _look_at_logs(self) -> None:
-        self._log_limit.hold([self._log_path])
+        hold(self._logs, self._cut)
         self._unlooked = 0
+        self._alarms[self._look_at_logs] = time.monotonic() + LOOK_SECONDS
 
     def _failure(self, kind: FailureKind, *evidence: str) -> Failure:
         return Failure(kind=kind, phase=self._phase, iteration=self._iteration, evidence=evidence)

@@ -125,10 +125,8 @@ class Zygote:
 
 
 class Zygotes:
-    """Those of a launcher, by their surroundings: started when first asked for, kept until the launcher is gone.
-
-    A zygote ends with the thread that started it: where several threads ask, one of its own starts it.
-    """
+    """Those of a launcher, by their surroundings: started when first asked for, kept until the launcher is gone. One
+    ends with the thread that started it: where several threads ask, one of its own starts it."""
 
     def __init__(self) -> None:
         self._kept: dict[Surroundings, Zygote | None] = {}  # None: found unfit, and not asked again

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from suite.conduct.running.progress import PlainView
+from suite.conduct.running.display import PlainView
 from suite.launch.cluster.submission import write_submission
 from suite.launch.slurm import client
 from suite.spec.manifest import manifest_hash
@@ -169,7 +169,7 @@ def test_nothing_is_printed_but_by_way_of_one_function() -> None:
         "spec/terminal.py": 1,  # say itself
         "cli/exits.py": 1,  # printable
         "cli/options/handing_over.py": 1,  # a document that a scheduler reads, whose values its template quotes
-        "conduct/running/progress.py": 1,  # plain
+        "conduct/running/display.py": 1,  # plain
         "images/show.py": 1,  # plain
         "report/formatting/forms.py": 1,  # printable
         "launch/as_owner.py": 1,  # its own words, in an image

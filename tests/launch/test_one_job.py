@@ -1,5 +1,6 @@
 """One job, every launcher: what a rank runs, sees and may use does not depend on who starts it."""
 
+import json
 import shlex
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +17,6 @@ from suite.launch.job import PYTHON, PYTHON_PATH, RUNS, Job, Mount, Site
 from suite.launch.kubernetes.pod import parse, render
 from suite.launch.kubernetes.settings import KubernetesSettings
 from suite.launch.local import rank_variables
-from suite.launch.node import _parse as parse_node
 from suite.launch.slurm.script import batch_script, container_image
 from suite.launch.slurm.settings import SlurmSettings
 from suite.spec.catalogue import find_size, find_workload
@@ -165,20 +165,21 @@ def by_docker(asked: Asked) -> Seen:
     job = make_job(manifest, site)
     body = container_document(job, DockerSettings(), user="1000:1000")
     host = body["HostConfig"]
-    node = parse_node(body["Cmd"])
+    asked = json.loads(*body["Cmd"])
+    node = asked["job"]
     env = dict(entry.split("=", 1) for entry in body["Env"])
     assert [(mount["Target"], mount["ReadOnly"]) for mount in host["Mounts"]] == [(bundle, False)]
-    assert str(node.folder) == bundle
+    assert asked["folder"] == bundle
     assert host.get("Memory") == host.get("MemorySwap"), "no swap beyond the memory"
     return seen(
         site,
-        node.argv,
+        node["argv"],
         {name: value for name, value in env.items() if name in job.env},
         nodes=1,
-        ranks_per_node=node.ranks,
+        ranks_per_node=node["ranks_per_node"],
         gpus_per_node=sum(request["Count"] for request in host["DeviceRequests"]),
         memory_bytes=host.get("Memory"),
-        run_seconds=node.run_seconds,
+        run_seconds=node["limits"]["run_seconds"],
     )
 
 

@@ -18,12 +18,12 @@ from suite.bundle.record import Record
 from suite.bundle.store import AlreadyThere, DamagedBundle
 from suite.conduct.planning.turns import turns_refused
 from suite.conduct.running.execute import execute
-from suite.conduct.running.session import Ledger, Settings, View, one_by_one
+from suite.conduct.running.session import Ledger, one_by_one
 from suite.launch.local import LocalLauncher
 from suite.launch.outcome import Launcher
 from suite.launch.requests import Mailbox, StopRequests, Stops, stop_requests
 from suite.launch.turns import MOST_LENGTH, Arbiter, Listener, Start
-from suite.spec.base import UsageError, digest
+from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest
 
 if TYPE_CHECKING:
@@ -52,8 +52,6 @@ class AtOnce:
     """
 
     ledger: Ledger
-    settings: Settings
-    view: View
     following: Callable[[], Manifest | None]
     launcher: Callable[[Manifest, Stops], Launcher]
     ended: Callable[[Manifest], object]
@@ -65,8 +63,7 @@ class AtOnce:
     _error: Exception | None = None
 
     def in_main_thread(self, call: Callable[[], Any]) -> Any:
-        """From a run's thread: what a call gives or raises that the main thread makes, as what is started there ends
-        with that thread."""
+        """From a run's thread: what a call gives or raises that the main thread makes."""
         found: Future[Any] = Future()
 
         def answer() -> None:
@@ -95,8 +92,7 @@ class AtOnce:
         """Start every run that may be; whether one was started."""
         started = False
         while not (self._interrupted or self._error) and (manifest := self.following()) is not None:
-            lane = Lane(manifest, *os.pipe())
-            os.set_blocking(lane.reading, False)
+            lane = Lane(manifest, *os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC))
             self._lanes[manifest.run.id] = lane
             threading.Thread(target=self._run, args=(lane,)).start()
             started = True
@@ -108,9 +104,9 @@ class AtOnce:
         result: Record | Exception
         try:
             launcher = self.launcher(manifest, lambda: nullcontext(requests))
-            python = self.settings.python_of(manifest.backend.label)
-            on_event = partial(self._post, self.view.event)
-            result = execute(manifest, self.settings.root, launcher, python, on_event, self.start)
+            python = self.ledger.settings.python_of(manifest.backend.label)
+            on_event = partial(self._post, self.ledger.view.event)
+            result = execute(manifest, self.ledger.settings.root, launcher, python, on_event, self.start)
         except Exception as error:  # noqa: BLE001 - the main thread raises it
             result = error
         self._post(self._end, lane, result)
@@ -155,71 +151,66 @@ class Slots:
 
     def __init__(self, devices: tuple[str, ...], most: int) -> None:
         self.most, self._devices = most, devices
-        self._lent: list[tuple[str, ...]] = []
+        self.lent: dict[str, tuple[str, ...]] = {}  # by run
 
     def wanted_by(self, manifest: Manifest) -> int:
         """A GPU for each rank, or a CPU for each of its threads; all there are where a run wants more."""
         threads = manifest.measure.threads_per_rank if manifest.measure.device == "cpu" else 1
         return min(manifest.layout.ranks * threads, len(self._devices))
 
-    def has_room(self, count: int) -> bool:
-        return len(self._lent) < self.most and count <= len(self._free())
+    def has_room(self, manifest: Manifest) -> bool:
+        return len(self.lent) < self.most and self.wanted_by(manifest) <= len(self._free())
 
-    def take(self, count: int) -> tuple[str, ...]:
-        """Lend so many devices to one run, for which there is room."""
-        self._lent.append(self._free()[:count])
-        return self._lent[-1]
+    def take(self, manifest: Manifest) -> None:
+        """Lend a run its devices, for which there is room."""
+        self.lent[manifest.run.id] = self._free()[: self.wanted_by(manifest)]
 
-    def give_back(self, devices: tuple[str, ...]) -> None:
-        self._lent.remove(devices)
+    def give_back(self, manifest: Manifest) -> None:
+        del self.lent[manifest.run.id]
 
     def _free(self) -> tuple[str, ...]:
-        lent = {*chain(*self._lent)}
+        lent = {*chain(*self.lent.values())}
         return tuple(device for device in self._devices if device not in lent)
 
 
-def side_by_side(ledger: Ledger, settings: Settings, launcher: Launcher, view: View, slots: Slots) -> bool:
+def side_by_side(ledger: Ledger, launcher: Launcher, slots: Slots) -> bool:
     """A way to run a plan: several at once in containers, each on devices (on a CPU: cores) of its own. Neighbours
     disturb timings, so the record says so."""
     containers = cast("DockerLauncher", launcher)
-    lent: dict[str, tuple[str, ...]] = {}
 
     def following() -> Manifest | None:
-        manifest = ledger.take(lambda waiting: slots.has_room(slots.wanted_by(waiting)))
+        manifest = ledger.take(slots.has_room)
         if manifest is not None:
-            lent[manifest.run.id] = slots.take(slots.wanted_by(manifest))
+            slots.take(manifest)
         return manifest
 
     def beside(manifest: Manifest, stops: Stops) -> Launcher:
-        devices = lent[manifest.run.id]
+        devices = slots.lent[manifest.run.id]
         if manifest.measure.device == "cuda":
             return containers.beside(stops, slots.most, gpus=devices)
         return containers.beside(stops, slots.most, gpus=(), cpuset=",".join(devices))
 
-    def ended(manifest: Manifest) -> None:
-        slots.give_back(lent.pop(manifest.run.id))
-
     with selectors.DefaultSelector() as selector:
-        return AtOnce(ledger, settings, view, following, beside, ended, selector).work()
+        return AtOnce(ledger, following, beside, slots.give_back, selector).work()
 
 
-def in_turns(ledger: Ledger, settings: Settings, launcher: Launcher, view: View, group: Group) -> bool:
+def in_turns(ledger: Ledger, launcher: Launcher, group: Group) -> bool:
     """A way to run a plan: runs of one ``group`` are started together and take turns by iteration.
 
     Of such runs those take part that are still to be made: where others were made before, they are of another start.
     Raises UsageError for a group where ``turns_refused`` has a reason.
     """
     while ledger.waiting:
-        if _start(ledger, settings, launcher, view, group):
+        if _start(ledger, launcher, group):
             return True
     return False
 
 
-def _start(ledger: Ledger, settings: Settings, launcher: Launcher, view: View, group: Group) -> bool:
+def _start(ledger: Ledger, launcher: Launcher, group: Group) -> bool:
     """Make the next run of the ledger, with those that take turns with it; whether somebody asked to stop."""
     key = group(ledger.waiting[0])
     if key is None:
-        return one_by_one(ledger, settings, launcher, view, most=1)
+        return one_by_one(ledger, launcher, most=1)
     reason = turns_refused(launcher)
     if reason is not None:
         raise UsageError(f"rows cannot take turns by iteration: {reason}; --turns rounds runs one after the other")
@@ -231,7 +222,7 @@ def _start(ledger: Ledger, settings: Settings, launcher: Launcher, view: View, g
         return False
     rows = tuple(sorted(manifest.run.id for manifest in taken))
     ranks = {manifest.run.id: manifest.layout.ranks for manifest in taken}
-    start_id = digest({"rows": rows, "token": token_hex(16)})
+    start_id = token_hex(32)
 
     def following() -> Manifest | None:
         return taken.pop(0) if taken else None
@@ -249,7 +240,7 @@ def _start(ledger: Ledger, settings: Settings, launcher: Launcher, view: View, g
         closing(Arbiter(selector, listener, ranks, start_id, _turn_lengths(taken))) as arbiter,
     ):
         start = Start(start_id, rows, listener.address, listener.folder)
-        runs = AtOnce(ledger, settings, view, following, beside, ended, selector, start)
+        runs = AtOnce(ledger, following, beside, ended, selector, start)
         return runs.work()
 
 

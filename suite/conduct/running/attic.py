@@ -22,8 +22,7 @@ _PATIENCE_SECONDS = 2.0
 
 
 def set_aside(root: Path, manifest: Manifest, is_to_do: Callable[[RunState], bool]) -> tuple[RunState, Path | None]:
-    """Keep a bundle that is to be done again under ``attic/``; nothing is ever overwritten. How it was found, and where
-    it is kept now, if it is.
+    """Keep a bundle that is to be done again under ``attic/``: how it was found, and where it is kept now, if it is.
 
     Whether it is to be done again is decided under the run's lock: until then another driver may have moved it, begun
     it or finished it. Raises UsageError when it cannot be moved.

@@ -24,8 +24,7 @@ class ContainerMachine(Machine):
     """What the host of a container runtime offers, and the stacks of the images: both by backend."""
 
     device_names: tuple[str, ...] = Field(description="as of any machine, and on a CPU the numbers of its CPUs")
-    references: dict[str, str]
-    image_ids: dict[str, str]
+    facts: dict[str, ImageFacts]
     found: dict[str, dict[str, str | None]]
     holder: ClassVar[str] = "image with --image"
     is_asked: ClassVar[bool] = False
@@ -37,10 +36,10 @@ class ContainerMachine(Machine):
         return {}
 
     def images(self, backends: Iterable[str]) -> dict[str, str | None]:
-        return {name: self.image_ids[name] for name in backends}
+        return {name: self.facts[name].id for name in backends}
 
     def where(self, backend: str) -> str:
-        return self.references[backend]
+        return self.facts[backend].reference
 
 
 def open_containers(
@@ -56,31 +55,31 @@ def open_containers(
     for need not be there. Raises UsageError."""
     require_device_name(device, settings.gpu_ids)
     runtime = connect(settings.copy_back)
-    _clear_away(runtime, on_progress)
+    try:  # what cannot be removed does not keep a session from its work
+        if orphans := remove_orphans(runtime.api, not runtime.facts.remote):
+            on_progress(f"removed {counted(orphans, 'container')} that an earlier driver had left behind")
+    except DockerException as error:
+        on_progress(f"what an earlier driver left behind cannot be removed: {essence(str(error))}")
     references = {name: image or usual_image(name) for name in backends}
-    found = {
-        reference: find_image(runtime, reference, settings.pull, on_progress) for reference in set(references.values())
-    }
+    found = {each: find_image(runtime, each, settings.pull, on_progress) for each in set(references.values())}
     images = {name: found[reference] for name, reference in references.items()}
     chosen, gpus = _devices(runtime, settings, device, next(iter(images.values())), planning)
     cpus = _cpus(runtime, settings)
     offered: dict[str, Any] = {
         "device": "cpu",
         "max_ranks": len(cpus),
-        "device_names": cpus,
+        "device_names": tuple(map(str, cpus)),
         "device_memory_bytes": None,
     }
     if chosen == "cuda":
         # of another machine only the number of CPUs is known
-        cores = None if runtime.facts.remote else physical_cores(map(int, cpus))
-        offered = offered_by(gpus, cores, len(gpus))
+        offered = offered_by(gpus, None if runtime.facts.remote else physical_cores(cpus), len(gpus))
     machine = ContainerMachine(
         python=python or PYTHON,
         **offered,
         limited_by="--gpu-ids " + ",".join(settings.gpu_ids) if chosen == "cuda" and settings.gpu_ids else None,
         variables=measured_with(settings.env),
-        references=references,
-        image_ids={name: image.id for name, image in images.items()},
+        facts=images,
         found={name: _versions(runtime, images[name], python or PYTHON, name) for name in backends},
     )
     return machine, DockerLauncher(runtime=runtime, settings=settings, images=images)
@@ -89,17 +88,6 @@ def open_containers(
 def _versions(runtime: Runtime, image: ImageFacts, python: str, backend: str) -> dict[str, str | None]:
     driver = find_backend(backend)
     return image_versions(runtime, image, python, driver.packages, driver.optional_packages)
-
-
-def _clear_away(runtime: Runtime, on_progress: Callable[[str], None]) -> None:
-    """Remove what dead drivers left; what cannot be removed does not keep a session from its work."""
-    try:
-        orphans = remove_orphans(runtime.api, not runtime.facts.remote)
-    except DockerException as error:
-        on_progress(f"what an earlier driver left behind cannot be removed: {essence(str(error))}")
-        return
-    if orphans:
-        on_progress(f"removed {counted(orphans, 'container')} that an earlier driver had left behind")
 
 
 def _devices(
@@ -113,7 +101,7 @@ def _devices(
     except UsageError:
         if asked and not planning:
             raise
-        return ("cuda", ()) if asked else ("cpu", ())
+        gpus = ()
     if not gpus and asked and not planning:
         raise UsageError(
             f"a container on the container runtime at {runtime.host} sees no GPU; suite doctor says what is missing"
@@ -121,12 +109,10 @@ def _devices(
     return ("cuda", gpus) if gpus or asked else ("cpu", ())
 
 
-def _cpus(runtime: Runtime, settings: DockerSettings) -> tuple[str, ...]:
+def _cpus(runtime: Runtime, settings: DockerSettings) -> list[int]:
     """Numbers of the CPUs that a run may use."""
-    if settings.cpuset is None:
-        return tuple(str(number) for number in range(int(runtime.info.get("NCPU") or 1)))
-    chosen: set[int] = set()
-    for numbers in settings.cpuset.split(","):
+    chosen: set[int] = set() if settings.cpuset else {*range(int(runtime.info.get("NCPU") or 1))}
+    for numbers in settings.cpuset.split(",") if settings.cpuset else ():
         first, _, last = numbers.partition("-")
         chosen.update(range(int(first), int(last or first) + 1))
-    return tuple(str(number) for number in sorted(chosen))
+    return sorted(chosen)

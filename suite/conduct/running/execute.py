@@ -32,8 +32,7 @@ _LEAST_BYTES = 4096
 
 
 def _file_of(folder: Path, size: int) -> BinaryIO:
-    """A file that takes so many bytes. It has no name, so that a driver that is killed leaves nothing. Raises
-    OSError."""
+    """A file of so many bytes without a name, so that a driver that is killed leaves nothing. Raises OSError."""
     file = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115 - its user closes it
     try:
         os.posix_fallocate(file.fileno(), 0, size)
@@ -86,9 +85,8 @@ def execute(
 
     Raises UsageError when the bundle cannot be made, or cannot be written to its end; what there is of it has a record
     then, as far as there is room. Raises LauncherUnavailable, with the run recorded as interrupted, when no other can
-    be started. Events that a bundle could not hold are not passed on. An interrupt ends the run, whose record says
-    ``interrupted``; one that comes when the run is over already is raised as KeyboardInterrupt once the record is
-    written.
+    be started. An interrupt ends the run, whose record says ``interrupted``; one that comes when the run is over is
+    raised as KeyboardInterrupt once the record is written. Events that a bundle could not hold are not passed on.
     """
     # Ctrl-C between the end of the ranks and the record must not lose it; a thread gets no signals
     stops = stop_requests() if threading.current_thread() is threading.main_thread() else nullcontext()

@@ -1,8 +1,7 @@
 """Where a run comes from: the driver's version and commit, the host, the job as it was started, and whose it is.
 
-Whether a manifest was made by this user on this machine a bundle can prove and nobody else can forge: a user has a key,
-a file of their own in the folder of ``suite.bundle.cache.place``. With each run ``environment.json`` gets a code of the
-manifest under that key; a manifest that was changed, or came from elsewhere, has none that fits.
+That a manifest was made by this user on this machine a bundle can prove and nobody else can forge: a user has a key in
+the folder of ``suite.bundle.cache.place``, under which ``environment.json`` gets a code of the manifest.
 """
 
 import hashlib

@@ -5,21 +5,22 @@ from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 from suite.bundle.derive import StillRunning, record_of
 from suite.bundle.record import Record
 from suite.bundle.store import Bundle, DamagedBundle
 from suite.conduct.planning.plan import Plan
 from suite.conduct.planning.turns import NO_SEATS, Seat, Seats
-from suite.conduct.running.progress import View, row_name
+from suite.conduct.running.display import View, row_name
 from suite.conduct.running.session import Ledger, Summary
 from suite.conduct.running.state import by_repeat, row_of
-from suite.report.facts.pool import counted_seconds, measured_run, setting_of, turn_of
+from suite.report.facts.pool import counted_seconds, setting_of, turn_of
 from suite.report.facts.rollout import lengths_hash_of
-from suite.report.facts.suspect import counts
+from suite.report.facts.suspect import is_invalid, is_suspect
 from suite.report.facts.variants import launch_setting_of
 from suite.report.formatting.numbers import counted, interval, percent, span
-from suite.spec.base import Frozen, UsageError
+from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest, Stopping
 from suite.spec.resolve import as_repeat
 from suite.stats.intervals import Interval, RunSeconds
@@ -295,76 +296,53 @@ def _row(first: Manifest, root: Path, rule: Stopping, seat: Seat | None) -> Purs
     return PursuedRow(first, unit, repeats, Sampled((), 0, first.measure.iterations, group), partners, runs)
 
 
+def measured_run(record: Record) -> RunSeconds | None:
+    """Of a run that ended well; null where it has no rate."""
+    if record.status != "ok" or record.throughput is None or record.counts is None:
+        return None
+    return RunSeconds(record.counts.samples, counted_seconds(record))
+
+
+def counts(record: Record, with_suspect: bool) -> bool:
+    """Whether nothing speaks against the figures of a run, or they are taken as they are."""
+    return not is_invalid(record) and (with_suspect or not is_suspect(record))
+
+
 def mean_cost(costs: Sequence[Cost]) -> Cost:
     """Of several runs."""
     return Cost(fmean(cost.start_seconds for cost in costs), fmean(cost.iteration_seconds for cost in costs))
 
 
-class Against(Frozen):
-    """A row's rate over that of the best of its group; ``verdict``: with its interval at 95 %."""
-
-    row: str
-    ratio: float
-    low: float | None
-    high: float | None
-    verdict: str
-    equivalent: bool | None
-
-
-class ReachedRow(Frozen):
-    """One row at the end. ``half_width`` is relative; ``runs`` are those that count, ``attempts`` all."""
-
-    name: str
-    manifest_hash: str
-    state: str
-    reason: str
-    runs: int
-    attempts: int
-    iterations: tuple[int, ...]
-    half_width: float | None
-    more_runs: int | None
-    more_seconds: float | None
-    seconds: float
-    against: Against | None
-
-
-class Reached(Frozen):
-    """What was asked for and what came of it; runs and seconds of all rows, those of before in."""
-
-    asked: Stopping
-    rows: tuple[ReachedRow, ...]
-    runs: int
-    seconds: float
-
-
-def _reached(row: PursuedRow, name: str, names: Sequence[str], summary: Summary) -> ReachedRow:
-    outlook, state, reason = row.outlook, row.state, ending(row)
+def _document(row: PursuedRow, name: str, names: Sequence[str], summary: Summary) -> dict[str, Any]:
+    """One row at the end. ``half_width`` is relative; ``runs`` are those that count, ``attempts`` all; ``against``: its
+    rate over that of the best of its group, with the verdict and its interval at 95 %."""
+    outlook, state, reason, against = row.outlook, row.state, ending(row), None
     if state == "more":
         state = "interrupted" if summary.interrupted else "budget spent" if summary.left_by_budget else "not finished"
         reason = f"{reason}; {state}"
-    against = None
     if (compared := outlook.comparison) is not None and outlook.against is not None:
-        ratio, bounds = compared.ratio, {"low": compared.ratio.low, "high": compared.ratio.high}
+        ratio = {"ratio": compared.ratio.value, "low": compared.ratio.low, "high": compared.ratio.high}
         verdict = {"verdict": compared.verdict, "equivalent": compared.equivalent}
-        against = Against.model_validate({"row": names[outlook.against], "ratio": ratio.value, **bounds, **verdict})
-    return ReachedRow(
-        name=name,
-        manifest_hash=row.first.hash,
-        state=state,
-        reason=reason,
-        runs=len(row.sampled.runs),
-        attempts=row.sampled.attempts,
-        iterations=tuple(dict.fromkeys(len(run.seconds) for run in row.sampled.runs)),
-        half_width=outlook.half_width,
-        more_runs=outlook.more_runs,
-        more_seconds=row.seconds_more,
-        seconds=row.seconds,
-        against=against,
-    )
+        against = {"row": names[outlook.against], **ratio, **verdict}
+    return {
+        "name": name,
+        "manifest_hash": row.first.hash,
+        "state": state,
+        "reason": reason,
+        "runs": len(row.sampled.runs),
+        "attempts": row.sampled.attempts,
+        "iterations": [*dict.fromkeys(len(run.seconds) for run in row.sampled.runs)],
+        "half_width": outlook.half_width,
+        "more_runs": outlook.more_runs,
+        "more_seconds": row.seconds_more,
+        "seconds": row.seconds,
+        "against": against,
+    }
 
 
-def follow(pursuit: Pursuit, plan: Plan, work_on: Callable[..., Summary]) -> tuple[Plan, Summary, Reached]:
-    """Work on the plan of a pursuit to its end; the plan with all of its runs, and what came of it."""
+def follow(pursuit: Pursuit, plan: Plan, work_on: Callable[..., Summary]) -> tuple[Plan, Summary, dict[str, Any]]:
+    """Work on the plan of a pursuit to its end; the plan with all of its runs, and what came of it for the JSON: what
+    was asked for, each row, and runs and seconds of all rows, those of before in."""
     summary = work_on(plan.model_copy(update={"manifests": pursuit.manifests}), further=pursuit.more)
     pursuit.look()  # once more, after the last run
     rows, short = pursuit.rows, [row_name(row.first) for row in pursuit.rows]
@@ -372,28 +350,28 @@ def follow(pursuit: Pursuit, plan: Plan, work_on: Callable[..., Summary]) -> tup
         name if short.count(name) == 1 else f"{name}, {row.first.workload.name}, {row.first.workload.scaling}"
         for name, row in zip(short, rows, strict=True)
     ]
-    found = Reached(
-        asked=pursuit.rule,
-        rows=tuple(_reached(row, name, names, summary) for row, name in zip(rows, names, strict=True)),
-        runs=sum(row.sampled.attempts for row in rows),
-        seconds=sum(row.seconds for row in rows),
-    )
+    found = {
+        "asked": pursuit.rule.model_dump(mode="json"),
+        "rows": [_document(row, name, names, summary) for row, name in zip(rows, names, strict=True)],
+        "runs": sum(row.sampled.attempts for row in rows),
+        "seconds": sum(row.seconds for row in rows),
+    }
     return plan.model_copy(update={"manifests": pursuit.manifests}), summary, found
 
 
-def lines(found: Reached) -> Iterator[str]:
+def lines(found: dict[str, Any], rule: Stopping) -> Iterator[str]:
     """For a terminal: a line for each row, then what all took."""
-    yield f"asked: {found.asked.text()}"
-    for row in found.rows:
-        yield f"{row.name}: {row.reason}"
-        if row.against is not None:
-            yield f"{row.name}: {_verdict(row.against, found.asked.difference)} {row.against.row}"
-    yield f"{counted(found.runs, 'run')} in {span(found.seconds)}"
+    yield f"asked: {rule.text()}"
+    for row in found["rows"]:
+        yield f"{row['name']}: {row['reason']}"
+        if row["against"] is not None:
+            yield f"{row['name']}: {_verdict(row['against'], rule.difference)} {row['against']['row']}"
+    yield f"{counted(found['runs'], 'run')} in {span(found['seconds'])}"
 
 
-def _verdict(found: Against, margin: float | None) -> str:
+def _verdict(found: dict[str, Any], margin: float | None) -> str:
     """``0.93 [0.91, 0.95], slower than``."""
-    equal = f"equivalent within {percent(margin)} % to" if found.equivalent else ""
-    told = f"{found.verdict} than" if found.verdict != "not distinguishable" else ""
+    equal = f"equivalent within {percent(margin)} % to" if found["equivalent"] else ""
+    told = f"{found['verdict']} than" if found["verdict"] != "not distinguishable" else ""
     words = " and ".join(filter(None, (told, equal))) or "not distinguishable from"
-    return f"{interval(Interval(found.ratio, found.low, found.high))}, {words}"
+    return f"{interval(Interval(found['ratio'], found['low'], found['high']))}, {words}"

@@ -8,11 +8,11 @@ from typing import Any, Literal
 from suite.bundle.record import Record
 from suite.bundle.verify import examined
 from suite.conduct.planning.plan import Plan
-from suite.conduct.running.progress import row_name
+from suite.conduct.running.display import row_name
+from suite.conduct.running.pursuit import counts, measured_run
 from suite.conduct.running.state import ended
 from suite.report.facts.environment import EnvironmentDifference, environment_differences
-from suite.report.facts.pool import measured_run, turn_of
-from suite.report.facts.suspect import counts
+from suite.report.facts.pool import turn_of
 from suite.report.facts.variants import launch_setting_of
 from suite.report.formatting.numbers import counted
 from suite.spec.base import Frozen
@@ -28,11 +28,8 @@ _LEVEL, _CHANCE = 0.025, 0.5
 
 
 class Reproduction(Frozen):
-    """The rate of the later runs over that of the earlier ones, with its 95 % interval.
-
-    ``more_after``, ``more_before``: about how many more runs of each side would settle it, where it cannot be told;
-    null where nothing tells how many.
-    """
+    """The rate of the later runs over that of the earlier ones, with its 95 % interval; about how many more runs of
+    each side would settle it, where it cannot be told, null where nothing tells how many."""
 
     verdict: ReproductionVerdict
     margin: float
@@ -59,11 +56,8 @@ class Reproduction(Frozen):
     def _wanting(self) -> str:
         if self.more_after is None or self.more_before is None:
             return f", more than {MOST_RUNS} more runs a side" if self.runs_before > 1 and self.runs_after > 1 else ""
-        sides = [
-            f"{count} more {'run' if count == 1 else 'runs'} {where}"
-            for count, where in ((self.more_after, "now"), (self.more_before, "of before"))
-            if count
-        ]
+        named = ((self.more_after, "now"), (self.more_before, "of before"))
+        sides = [f"{counted(count, 'more run', 'more runs')} {where}" for count, where in named if count]
         return f", about {' and '.join(sides)}" if sides else ""
 
 

@@ -112,10 +112,8 @@ def rerun_plan(
     manner: Sequence[str] = (),
 ) -> Plan:
     """So many runs of the manifest under ``root``, as further repeats beside those that are there or with a cluster.
-
-    They belong together by the plan's id, which says how many they are to be: where fewer were done, the series is gone
-    on with; where all were, a new one begins, unless the last is to be extended to so many.
-    """
+    The plan's id says how many there are to be: where fewer were done, the series is continued; where all were, a new
+    one begins, unless the last is to be extended to so many."""
     prefix, latest, begun, following = _last_rerun(manifest, root, image, manner)
     plans = {each.run.plan for each in begun.values()}
     done = sum(state_of(root, each) in ("done", "failed before") for each in begun.values())
@@ -123,8 +121,7 @@ def rerun_plan(
         latest, begun = latest + 1, {}
     plan, left = f"rerun-{latest}-of-{runs}", range(following, following + runs - len(begun))
     new = [_repeat(manifest, prefix, repeat, plan) for repeat in left]
-    there = [begun[repeat] for repeat in sorted(begun)]
-    return Plan(id=plan, manifests=(*there, *new), skipped=(), notes=())
+    return Plan(id=plan, manifests=(*begun.values(), *new), skipped=(), notes=())
 
 
 def first_by_rule(
@@ -132,7 +129,7 @@ def first_by_rule(
 ) -> Manifest:
     """The first run of a series that gets runs by ``rule``: of the last one where that is ``unfinished``, else new."""
     prefix, latest, begun, following = _last_rerun(manifest, root, image)
-    first = begun[min(begun)] if begun else None
+    first = next(iter(begun.values()), None)
     if first is not None and first.run.stopping == rule and unfinished(first):
         return first
     return _repeat(manifest, prefix, following, f"rerun-{latest + 1}-by-rule", rule)
@@ -162,7 +159,7 @@ def _last_rerun(
             if found.hash == manifest.hash and (number := _series_of(found.run.plan)):
                 series.setdefault(number, {})[repeat] = found
     latest = max(series, default=0)
-    return row, latest, series.get(latest, {}), max(present, default=0) + 1
+    return row, latest, dict(sorted(series.get(latest, {}).items())), max(present, default=0) + 1
 
 
 def _series_of(plan: str) -> int:

@@ -18,8 +18,8 @@ from suite.bundle.store import AlreadyThere, DamagedBundle
 from suite.conduct.planning.plan import Plan
 from suite.conduct.planning.request import RunState
 from suite.conduct.running.attic import set_aside, write_missing_record
+from suite.conduct.running.display import View as View
 from suite.conduct.running.execute import execute
-from suite.conduct.running.progress import View as View
 from suite.conduct.running.state import state_of, states
 from suite.launch.outcome import Launcher
 from suite.launch.processes import c_library
@@ -70,24 +70,18 @@ class Ledger:
     ) -> None:
         self.waiting: list[Manifest] = []
         self.outcome: dict[str, list[str]] = {}
-        self._settings, self._view, self._clock = settings, view, clock
+        self.settings, self.view, self._clock = settings, view, clock
         self._seen: dict[str, list[_Seen]] = {}  # by row
         self._started: dict[str, float] = {}
         clear_drafts(settings.root, {manifest.run.id for manifest, _ in states})
         for manifest, state in states:
             self._sort(manifest, state)
         self._began = clock()
-        self._to_come, self._together = 0.0, 1
-        self.spent = False
-
-    def add(self, manifests: Sequence[Manifest], seconds_to_come: float) -> None:
-        """Runs that follow what was planned so far; after them others are expected to take so many seconds more."""
-        self.waiting += manifests
-        self._to_come = seconds_to_come
+        self.to_come, self._together = 0.0, 1  # seconds after those that wait; runs of the last start
 
     def seconds_left(self) -> float:
         """Of the budget; without one there is no end of them."""
-        budget = self._settings.budget_seconds
+        budget = self.settings.budget_seconds
         return math.inf if budget is None else budget - (self._clock() - self._began)
 
     def take(self, fits: Callable[[Manifest], bool] = lambda manifest: True, is_begun: bool = False) -> Manifest | None:
@@ -96,16 +90,17 @@ class Ledger:
         One that another driver of the same folder has begun meanwhile is left to it, or done again where that was cut
         off. ``is_begun``: it takes turns with one that was taken before, and the budget did for both.
         """
-        root, left = self._settings.root, self.seconds_left()
+        root = self.settings.root
         while (manifest := next(filter(fits, self.waiting), None)) and (root / manifest.run.id).exists():
             self.waiting.remove(manifest)
             self._sort(manifest, state_of(root, manifest))
         if manifest is None:
             return None
+        left = self.seconds_left()
         if not is_begun and (left <= 0 or (self._expected(manifest) or 0.0) > left):
             self._leave()
             return None
-        self._view.run_started(manifest, self._to_the_end(left))
+        self.view.run_started(manifest, self._to_the_end(left))
         self.waiting.remove(manifest)
         self._together = 1 + (self._together if is_begun else 0)
         self._started[manifest.run.id] = self._clock()
@@ -118,13 +113,13 @@ class Ledger:
         if isinstance(result, AlreadyThere):
             return self._leave_to_others(manifest)
         if isinstance(result, DamagedBundle):
-            self._view.notice(f"{manifest.run.id} left a damaged bundle: {result}")
+            self.view.notice(f"{manifest.run.id} left a damaged bundle: {result}")
             return self._note("failed", manifest)
         seconds, lasted, each = self._clock() - started, result.iterations.seconds, 0.0
         if result.status == "ok" and lasted:
             each = min(fmean(lasted), seconds / len(lasted))
         self._seen.setdefault(manifest.hash, []).append(_Seen(seconds, each, manifest.iterations, self._together))
-        self._view.run_ended(manifest, result)
+        self.view.run_ended(manifest, result)
         if result.status != "interrupted":
             self._note("measured" if result.status == "ok" else "failed", manifest)
         if result.status == "ok" and is_suspect(result):
@@ -144,7 +139,7 @@ class Ledger:
         if not self._seen:
             return None
         usual = fmean(fmean(one.seconds / one.together for one in seen) for seen in self._seen.values())
-        total = self._to_come
+        total = self.to_come
         for manifest in self.waiting:
             seconds = self._expected(manifest)
             total += usual if seconds is None else seconds / self._seen[manifest.hash][-1].together
@@ -153,29 +148,28 @@ class Ledger:
     def _sort(self, manifest: Manifest, state: RunState) -> None:
         """Into the list that a run belongs to. What is to be done again is moved aside, if it still is by then."""
         if state != "to run" and self._is_to_do(state):
-            state, kept = set_aside(self._settings.root, manifest, self._is_to_do)
+            state, kept = set_aside(self.settings.root, manifest, self._is_to_do)
             if kept is not None:
-                self._view.notice(f"{manifest.run.id} is {state}: kept as {kept}, done again")
+                self.view.notice(f"{manifest.run.id} is {state}: kept as {kept}, done again")
                 state = "to run"
         if state == "to run":
             self.waiting.append(manifest)
         elif state in ("done", "failed before"):
-            write_missing_record(self._settings.root, manifest)
+            write_missing_record(self.settings.root, manifest)
             self._note("done_before" if state == "done" else "failed_before", manifest)
         else:
             self._leave_to_others(manifest)
 
     def _is_to_do(self, state: RunState) -> bool:
-        again = ("failed before",) if self._settings.retry_failed else ()
+        again = ("failed before",) if self.settings.retry_failed else ()
         return state in ("to run", "interrupted", "damaged", *again)
 
     def _leave_to_others(self, manifest: Manifest) -> None:
         self._note("busy", manifest)
-        self._view.notice(f"{manifest.run.id} is being run by another process and was left to it")
+        self.view.notice(f"{manifest.run.id} is being run by another process and was left to it")
 
     def _leave(self) -> None:
-        self.spent = True
-        self._view.notice(f"budget spent: {counted(len(self.waiting), 'run')} left, for the same command to go on with")
+        self.view.notice(f"budget spent: {counted(len(self.waiting), 'run')} left, for the same command to go on with")
         for manifest in self.waiting:
             self._note("left_by_budget", manifest)
         self.waiting.clear()
@@ -187,7 +181,7 @@ class Ledger:
 #: Runs to add, and seconds that others are expected to take after them.
 Further = Callable[[Ledger], tuple[Sequence[Manifest], float]]
 #: Takes runs from a ledger until none is left; whether somebody asked to stop.
-Way = Callable[[Ledger, Settings, Launcher, View], bool]
+Way = Callable[[Ledger, Launcher], bool]
 
 
 class Summary(Frozen):
@@ -203,7 +197,7 @@ class Summary(Frozen):
     interrupted: bool = False
 
 
-def one_by_one(ledger: Ledger, settings: Settings, launcher: Launcher, view: View, most: int | None = None) -> bool:
+def one_by_one(ledger: Ledger, launcher: Launcher, most: int | None = None) -> bool:
     """Work until nothing is left, or so many runs were made; whether somebody asked to stop."""
     for _ in count() if most is None else range(most):
         manifest = ledger.take()
@@ -211,8 +205,8 @@ def one_by_one(ledger: Ledger, settings: Settings, launcher: Launcher, view: Vie
             break
         result: Record | DamagedBundle | AlreadyThere
         try:
-            python = settings.python_of(manifest.backend.label)
-            result = execute(manifest, settings.root, launcher, python, view.event)
+            python = ledger.settings.python_of(manifest.backend.label)
+            result = execute(manifest, ledger.settings.root, launcher, python, ledger.view.event)
         except (DamagedBundle, AlreadyThere) as error:
             result = error
         ledger.ended(manifest, result)
@@ -231,23 +225,20 @@ def run_plan(
     clock: Callable[[], float] = time.monotonic,
 ) -> Summary:
     """Run what is to be run, one after the other or in another ``way``, and then what ``further`` asks for once those
-    before have ended, until it asks for nothing, or the budget is spent.
-
-    A failed run never stops the rest; an interrupt stops after its run was recorded. Raises UsageError when the results
-    folder cannot take a bundle.
-    """
+    before have ended, until it asks for nothing, or the budget is spent. A failed run never stops the rest; an
+    interrupt stops after its run was recorded. Raises UsageError when the results folder cannot take a bundle."""
     ledger = Ledger(states(plan.manifests, settings.root), settings, view, clock)
     gc.collect()
     gc.freeze()  # modules are there for ever, and need not be looked through between runs
     view.begin(len(plan.manifests), len(plan.manifests) - len(ledger.waiting))
     try:
-        interrupted = way(ledger, settings, launcher, view)
-        while further is not None and not (interrupted or ledger.spent):
-            following, seconds_to_come = further(ledger)
+        interrupted = way(ledger, launcher)
+        while further is not None and not (interrupted or "left_by_budget" in ledger.outcome):
+            following, ledger.to_come = further(ledger)
             if not following:
                 break
-            ledger.add(following, seconds_to_come)
-            interrupted = way(ledger, settings, launcher, view)
+            ledger.waiting += following
+            interrupted = way(ledger, launcher)
     finally:
         view.end()
     return Summary(interrupted=interrupted, **{what: tuple(ids) for what, ids in ledger.outcome.items()})

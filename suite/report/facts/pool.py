@@ -319,13 +319,6 @@ def unseeded_hash(manifest: Manifest, machine: str, launch: LaunchSetting) -> st
     return digest({"manifest": kept, "machine": machine, "place": launch.place()})
 
 
-def measured_run(record: Record) -> RunSeconds | None:
-    """Of a run that ended well; null where it has no rate."""
-    if record.status != "ok" or record.throughput is None or record.counts is None:
-        return None
-    return RunSeconds(record.counts.samples, counted_seconds(record))
-
-
 def counted_seconds(record: Record) -> tuple[float, ...]:
     """Of the iterations that count."""
     return tuple(record.iterations.seconds[index] for index in record.counted)

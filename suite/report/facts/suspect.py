@@ -28,11 +28,6 @@ def is_invalid(record: Record) -> bool:
     return record.validity is not None and record.validity.status == "invalid"
 
 
-def counts(record: Record, with_suspect: bool) -> bool:
-    """Whether nothing speaks against its figures, or they are taken as they are."""
-    return not is_invalid(record) and (with_suspect or not is_suspect(record))
-
-
 def takes_suspect(manifest: Manifest) -> bool:
     """Whether the run was measured with ``--with-suspect``: then every view counts it, whatever disturbed it."""
     return manifest.run.stopping is not None and manifest.run.stopping.with_suspect

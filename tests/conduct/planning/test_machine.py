@@ -11,6 +11,7 @@ from suite.conduct.running.at_once import Slots
 from suite.launch.probe import LocalDevice
 from suite.spec.base import UsageError
 from suite.spec.layout import Layout
+from suite.spec.manifest import Manifest
 from tests.synthetic import synthetic_manifest
 
 
@@ -62,22 +63,30 @@ def test_a_missing_gpu_is_told_with_what_to_do(monkeypatch: pytest.MonkeyPatch, 
     assert ("suite doctor" in str(told.value)) is (container is None)
 
 
+def run_of(number: int, ranks: int) -> Manifest:
+    return synthetic_manifest(layout=Layout(devices_per_node=ranks, data=ranks), device="cuda", repeat=number)
+
+
 @given(devices=st.integers(1, 8), most=st.integers(1, 8), steps=st.lists(st.tuples(st.booleans(), st.integers(1, 8))))
 def test_no_device_is_lent_twice(devices: int, most: int, steps: list[tuple[bool, int]]) -> None:
     names = tuple(f"GPU-{index}" for index in range(devices))
     slots = Slots(names, most)
-    lent: list[tuple[str, ...]] = []
-    for gives_back, count in steps:
-        if gives_back and lent:
-            slots.give_back(lent.pop(0))
-        elif slots.has_room(count):
-            free = [name for name in names if not any(name in some for some in lent)]
-            lent.append(slots.take(count))
-            assert lent[-1] == tuple(free[:count]), "the first free ones, so that neighbours stay together"
-        busy = [device for devices in lent for device in devices]
+    going: list[Manifest] = []
+    for number, (gives_back, ranks) in enumerate(steps, start=1):
+        manifest = run_of(number, min(ranks, devices))
+        if gives_back and going:
+            slots.give_back(going.pop(0))
+        elif slots.has_room(manifest):
+            free = [name for name in names if not any(name in some for some in slots.lent.values())]
+            slots.take(manifest)
+            going.append(manifest)
+            lent = slots.lent[manifest.run.id]
+            assert lent == tuple(free[: len(lent)]), "the first free ones, so that neighbours stay together"
+            assert len(lent) == min(ranks, devices)
+        busy = [device for devices in slots.lent.values() for device in devices]
         assert len(busy) == len(set(busy)) and set(busy) <= set(names)
-        assert len(lent) <= most
-        assert slots.has_room(1) == (len(lent) < most and len(busy) < devices)
+        assert len(slots.lent) == len(going) <= most
+        assert slots.has_room(run_of(999, 1)) == (len(going) < most and len(busy) < devices)
 
 
 @pytest.mark.parametrize(("device", "threads", "wanted"), [("cpu", 1, 2), ("cpu", 3, 6), ("cpu", 9, 8), ("cuda", 9, 2)])

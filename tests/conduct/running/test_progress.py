@@ -11,13 +11,11 @@ import pytest
 from suite.bundle.store import Bundle
 from suite.conduct.planning.preflight import preflight
 from suite.conduct.planning.show import plan_rows, print_plan
-from suite.conduct.running import progress
-from suite.conduct.running.display import print_summary, results
-from suite.conduct.running.outcome_line import outcome_line
-from suite.conduct.running.progress import LiveView, PlainView, Ticker
+from suite.conduct.running import display
+from suite.conduct.running.display import LiveView, PlainView, Ticker, print_summary, results
 from suite.conduct.running.rerun import read_manifest
 from suite.conduct.running.session import Ledger, Settings
-from suite.conduct.running.state import states
+from suite.conduct.running.state import outcome_line, states
 from suite.launch.outcome import Failure
 from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest
@@ -69,7 +67,7 @@ class Ticking:
 @pytest.fixture
 def view(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> Iterator[LiveView]:
     """A view on two runs, whose clock stands still until it is set."""
-    monkeypatch.setattr(progress, "Ticker", Ticking)
+    monkeypatch.setattr(display, "Ticker", Ticking)
     monkeypatch.setattr(Ticking, "now", 0.0)
     shown = LiveView(terminal, clock=lambda: Ticking.now)
     shown.begin(2, 0)

@@ -4,6 +4,7 @@ import json
 import random
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from suite.bundle.store import Bundle
 from suite.bundle.verify import verify
 from suite.conduct.planning.plan import Plan, make_joint_plan
 from suite.conduct.planning.turns import Turning
-from suite.conduct.running.pursuit import FAILED_IN_A_ROW, Pursuit, Reached, follow, lines
+from suite.conduct.running.pursuit import FAILED_IN_A_ROW, Pursuit, follow, lines
 from suite.conduct.running.session import Summary
 from suite.launch.job import Job
 from suite.launch.outcome import Failure, Outcome
@@ -53,11 +54,14 @@ class MegatronFails(Instantly):
 
 def pursue(
     asked: Stopping, root: Path, launcher: Any, plan: Plan | None = None, **how: Any
-) -> tuple[Plan, Summary, Reached, Remembering]:
+) -> tuple[Plan, Summary, Any, Remembering]:
+    """The third is the JSON that the command prints, with attributes."""
     plan, seen = plan or plan_of(asked), Remembering()
     pursuit = Pursuit(plan.firsts, asked, root, seen, plan.seats)
     run = lambda plan, further: work(plan, root, launcher, seen, further=further, **how)[0]  # noqa: E731
-    return (*follow(pursuit, plan, run), seen)
+    plan, summary, found = follow(pursuit, plan, run)
+    seen.lines = [*lines(found, asked)]
+    return plan, summary, json.loads(json.dumps(found), object_hook=lambda fields: SimpleNamespace(**fields)), seen
 
 
 def test_rows_take_turns_until_each_interval_is_as_narrow_as_asked(tmp_path):
@@ -108,21 +112,21 @@ def test_a_row_whose_runs_fail_is_given_up_and_the_others_go_on(tmp_path):
 
 
 def test_two_rows_are_told_apart_or_equivalent_as_soon_as_it_is_sure(tmp_path):
-    _, _, found, _ = pursue(rule(difference=0.01, most=30), tmp_path / "apart", noisy(0.003, slower=2.0))
+    _, _, found, seen = pursue(rule(difference=0.01, most=30), tmp_path / "apart", noisy(0.003, slower=2.0))
     fast, slow = found.rows
     assert [row.attempts for row in found.rows] == [LEAST, LEAST], "a width of 1 % would take many more"
     assert fast.against is None and slow.against.verdict == "slower" and slow.against.row == fast.name
-    assert any("slower than deepspeed" in line for line in lines(found))
-    _, _, found, _ = pursue(rule(difference=0.05, most=30), tmp_path / "equal", noisy(0.002))
+    assert any("slower than deepspeed" in line for line in seen.lines)
+    _, _, found, seen = pursue(rule(difference=0.05, most=30), tmp_path / "equal", noisy(0.002))
     verdicts = [row.against.equivalent for row in found.rows if row.against]
-    assert verdicts == [True] and any("equivalent within 5.0 % to" in line for line in lines(found))
+    assert verdicts == [True] and any("equivalent within 5.0 % to" in line for line in seen.lines)
 
 
 def test_later_runs_have_chosen_iterations(tmp_path, script):
     script(noise=0.2, setup_seconds=0.1)
     asked = rule(precision=0.05, most=4, iterations="chosen")
     plan, _, found, _ = pursue(asked, tmp_path, None, plan_of(asked, backends=("deepspeed",)))
-    assert {row.iterations for row in found.rows} == {(3, 12)}, "start-up takes far longer than an iteration: the most"
+    assert [row.iterations for row in found.rows] == [[3, 12]], "start-up takes far longer than an iteration: the most"
     added = plan.manifests[-1]
     assert (added.measure.iterations, added.run.iterations, added.iterations) == (3, 12, 12)
     assert added.hash in {first.hash for first in plan.firsts}, "no other row"
@@ -140,7 +144,7 @@ def test_a_manifest_without_a_rule_is_written_as_before():
 
 @pytest.mark.parametrize("counts", [False, True])
 def test_suspect_runs_count_where_asked_for(tmp_path, monkeypatch, counts):
-    monkeypatch.setattr("suite.report.facts.suspect.is_suspect", lambda record: True)
+    monkeypatch.setattr("suite.conduct.running.pursuit.is_suspect", lambda record: True)
     _, _, found, _ = pursue(rule(precision=0.1, with_suspect=counts), tmp_path, noisy(0.01))
     assert {row.state for row in found.rows} == ({"reached"} if counts else {"given up"})
     assert counts or all("--with-suspect counts them" in row.reason for row in found.rows)

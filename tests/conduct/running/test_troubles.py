@@ -27,7 +27,7 @@ from suite.bundle.store import Bundle, end_fields, failure_fields, find_bundles
 from suite.bundle.verify import verify
 from suite.conduct.planning.plan import Plan
 from suite.conduct.running.at_once import Slots, side_by_side
-from suite.conduct.running.progress import LiveView
+from suite.conduct.running.display import LiveView
 from suite.conduct.running.session import Ledger, Settings, Summary
 from suite.launch.docker import launcher as docker
 from suite.launch.docker.settings import DockerSettings
@@ -170,7 +170,7 @@ def test_a_broken_view_ends_runs_side_by_side(tmp_path: Path, plan: Plan, monkey
     settings = Settings(root=tmp_path, python="python")
     ledger = Ledger([(one, "to run") for one in plan.manifests], settings, view, lambda: 0.0)
     with pytest.raises(BrokenPipeError):
-        side_by_side(ledger, settings, launcher, view, Slots(tuple("01234567"), 2))
+        side_by_side(ledger, launcher, Slots(tuple("01234567"), 2))
     assert stopped == ["SIGTERM", "SIGTERM"]
 
 

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from suite.launch import node
 from suite.launch.docker.launcher import container_document
 from suite.launch.docker.offers import device_requests
 from suite.launch.docker.settings import DockerSettings
@@ -58,11 +57,13 @@ def test_a_container_may_do_what_its_work_needs_and_no_more(job: Job, access: st
     each = job.limits.memory_bytes
     total = None if each is None else each * job.ranks_per_node
     assert (host.get("Memory"), host.get("MemorySwap")) == (total, total), "of all ranks together, and no swap"
-    options = node._parse(document["Cmd"])
-    assert (tuple(options.argv), options.ranks, options.name) == (job.argv, job.ranks_per_node, job.name)
-    assert (options.run_seconds, options.silence_seconds) == (job.limits.run_seconds, job.limits.silence_seconds)
-    assert str(options.folder) == f"/work/runs/{job.name}"
-    assert dict(options.expect) == {entry["Name"]: entry["Soft"] for entry in host["Ulimits"]}, "looked at inside"
+    asked = json.loads(*document["Cmd"])
+    own = Job.model_validate(asked["job"])
+    assert (own.argv, own.ranks_per_node, own.name) == (job.argv, job.ranks_per_node, job.name)
+    limits = job.limits.model_copy(update={"memory_bytes": None})
+    assert own.limits == limits, "of memory there is the container's"
+    assert asked["folder"] == f"/work/runs/{job.name}"
+    assert asked["ulimits"] == {entry["Name"]: entry["Soft"] for entry in host["Ulimits"]}, "looked at inside"
     assert dict(entry.split("=", 1) for entry in document["Env"]).items() >= job.env.items()
 
 
