@@ -161,7 +161,9 @@ def run_outcome(ranks: int, gathered: Gathered, transcript: Transcript) -> Outco
     streams, end, patterns = gathered
     end = _with_signals(end, transcript)
     ranks_seen = {rank: _rank(transcript.events.get(rank, [])) for rank in range(ranks)}
-    rank_ends = tuple(_rank_ends(ranks_seen, _rows(streams, transcript), streams, end))
+    failed = ((stream, failed_ranks(transcript.logs.get(stream.name, []))) for stream in streams)
+    rows = {rank: row for stream, found in failed for rank, row in found.items() if rank in stream.ranks}
+    rank_ends = tuple(_rank_ends(ranks_seen, rows, streams, end))
     codes = {each.rank: each.exit_code for each in rank_ends}
     last_seen = _last_seen(transcript.events.get(0, []))
     elapsed = end.ended - end.started if end.started and end.ended and end.ended > end.started else 0.0
@@ -208,14 +210,6 @@ def _last_seen(lines: list[bytes]) -> dict[str, Any]:
     events = (event for event in map(json.loads, reversed(lines)) if phase_of(event) is not None)
     last: dict[str, Any] = next(events, {})
     return {"phase": phase_of(last), "iteration": iteration_of(last)}
-
-
-def _rows(streams: tuple[Stream, ...], transcript: Transcript) -> dict[int, FailedRank]:
-    rows: dict[int, FailedRank] = {}
-    for stream in streams:
-        found = failed_ranks(transcript.logs.get(stream.name, []))
-        rows.update({rank: row for rank, row in found.items() if rank in stream.ranks})
-    return rows
 
 
 def _rank_ends(
