@@ -14,20 +14,14 @@ from suite.spec.base import UsageError
 from suite.spec.names import nearest
 
 POLL_SECONDS = 1.0
+Show = Callable[[str, list[bytes]], None]
 #: by stream, what came since the last call with this place; at first so many last lines
 Read = Callable[[dict[str, Any], int], list[tuple[str, list[bytes]]]]
 #: whether more may come, and how far the run is in a few words
 State = Callable[[], tuple[bool, str]]
 
 
-def follow_log(
-    root: Path,
-    run: str,
-    lines: int,
-    follow: bool,
-    show: Callable[[str, list[bytes]], None],
-    tell: Callable[[str], None],
-) -> None:
+def follow_log(root: Path, run: str, lines: int, follow: bool, show: Show, tell: Callable[[str], None]) -> None:
     """Show the last lines that a run printed, and with ``follow`` what comes until it is over. ``run``: its id, or the
     folder of its bundle. Raises UsageError, also where there is none."""
     read, state = _log_of(root, run)
