@@ -70,7 +70,7 @@ def _list_of(root: Path, manifest: Manifest, retry_failed: bool, also_rendered: 
 
 def prepare(manifests: Sequence[Manifest], launcher: ClusterLauncher) -> list[Submission]:
     """Each run's job on the cluster, and what its environment.json is to hold."""
-    prepared, scheduler = [], launcher.scheduler()
+    prepared, scheduler = [], type(launcher).scheduler()
     for manifest in manifests:
         site = launcher.site(manifest)
         job = make_job(manifest, site)

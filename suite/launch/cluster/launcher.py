@@ -1,7 +1,7 @@
 """What a cluster launcher brings. The commands, and all that is done with bundles, know no more of it than this."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from shlex import quote
 from typing import Any, ClassVar, NamedTuple
@@ -44,6 +44,8 @@ class ClusterLauncher(ABC):
     in one command. Modules of launchers are imported to print help: what is heavy is imported inside of functions."""
 
     name: ClassVar[str]
+    #: who is asked where submitted runs are, whatever the options were
+    scheduler: ClassVar[Callable[[], Scheduler]]
     #: settings whose declared fields are the launcher's own options of ``suite submit``, and their HEADING
     options: ClassVar[Any]
     submit_help: ClassVar[str]
@@ -68,11 +70,6 @@ class ClusterLauncher(ABC):
     @abstractmethod
     def __init__(self, options: Any, nodes: NodeSetup) -> None:
         """Raises UsageError or pydantic's ValidationError for values that the scheduler would not take."""
-
-    @staticmethod
-    @abstractmethod
-    def scheduler() -> Scheduler:
-        """Who is asked where submitted runs are, whatever the options were."""
 
     @property
     def manner(self) -> tuple[str, ...]:

@@ -30,6 +30,7 @@ class KubernetesLauncher(ClusterLauncher):
     """See ``ClusterLauncher``. A document is the YAML of one run. ``cluster``: where runs are submitted."""
 
     name = "kubernetes"
+    scheduler = KubernetesScheduler
     options = KubernetesSettings
     submit_help = """Submit runs to Kubernetes, one after the other, and collect their bundles. Exit 1 when one failed.
 
@@ -61,10 +62,6 @@ class KubernetesLauncher(ClusterLauncher):
             )
         if cluster is not None:
             self._reach(cluster)
-
-    @staticmethod
-    def scheduler() -> KubernetesScheduler:
-        return KubernetesScheduler()
 
     def connect(self) -> None:
         self._reach(client.connect(self._settings.context, self._namespace))
