@@ -89,7 +89,8 @@ def write_documents(launcher: ClusterLauncher, documents: Sequence[Document], fo
     paths = []
     with turn(root):
         for document in documents:
-            if len(_still_to_do(document, root, also_rendered=False).manifests) < len(document.submissions):
+            wanted = [each.manifest for each in document.submissions]
+            if len(to_do(wanted, root, retry_failed=True).manifests) < len(wanted):
                 raise UsageError(f"{document.name}: another driver has begun it meanwhile; run the same command again")
         for document in documents:
             path = folder / f"{document.name}{launcher.suffix}"
@@ -100,11 +101,6 @@ def write_documents(launcher: ClusterLauncher, documents: Sequence[Document], fo
                 write_submission(root, submission)
             paths.append(path)
     return paths
-
-
-def _still_to_do(document: Document, root: Path, also_rendered: bool) -> ToDo:
-    """Whether a run that failed is done again was decided when the document was made."""
-    return to_do([each.manifest for each in document.submissions], root, retry_failed=True, also_rendered=also_rendered)
 
 
 def hand_over(
@@ -121,7 +117,8 @@ def hand_over(
     forgotten.
     """
     with turn(root):
-        found = _still_to_do(document, root, also_rendered=True)
+        # whether a run that failed is done again was decided when the document was made
+        found = to_do([each.manifest for each in document.submissions], root, retry_failed=True, also_rendered=True)
         wanted = {manifest.run.id for manifest in found.manifests}
         documents = [document]
         if len(wanted) < len(document.submissions):

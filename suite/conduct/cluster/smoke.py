@@ -5,11 +5,12 @@ a stack that is not the manifest's, ranks that do not reach each other.
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import count
 from pathlib import Path
 
 from suite.conduct.planning.plan import make_joint_plan
 from suite.conduct.planning.request import Request
-from suite.launch.cluster.submission import SMOKE, submission_path
+from suite.launch.cluster.submission import SMOKE, submitted_ids
 from suite.spec.base import UsageError
 from suite.spec.catalogue import sizes
 from suite.spec.manifest import Limits, Manifest
@@ -40,13 +41,12 @@ def smoke_plan(
     by_backend: dict[str, list[Manifest]] = {}
     for manifest in manifests:
         by_backend.setdefault(manifest.backend.name, []).append(manifest)
+    taken = {*submitted_ids(smoke_root(root)), *(path.name for path in smoke_root(root).glob("*"))}
     found = []
     for own in by_backend.values():
         manifest = _small(own, stacks, images, device_memory_bytes)
-        repeat = 1
-        while _is_there(root, manifest := as_repeat(manifest, repeat)):
-            repeat += 1
-        found.append(manifest)
+        repeats = (as_repeat(manifest, repeat) for repeat in count(1))
+        found.append(next(each for each in repeats if each.run.id not in taken))
     return tuple(found)
 
 
@@ -82,17 +82,11 @@ def _small(
 
 def _candidates(smallest: Shape, on_gpus: bool) -> list[Shape]:
     """The smallest size of the plan where that is small, else the smallest known ones of its family before it."""
-    count = _parameters(smallest)
-    if not on_gpus or count <= _MOST:
+    if not on_gpus or _parameters(smallest) <= _MOST:
         return [smallest]
     known = [size for size in sizes().values() if size.architecture == smallest.architecture]
     small = [size for size in known if _FEWEST <= _parameters(size) <= _MOST]
     return [*sorted(small, key=_parameters), smallest]
-
-
-def _is_there(root: Path, manifest: Manifest) -> bool:
-    own = smoke_root(root)
-    return (own / manifest.run.id).exists() or submission_path(own, manifest.run.id).exists()
 
 
 def _parameters(size: Shape) -> int:
