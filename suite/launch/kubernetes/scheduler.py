@@ -120,8 +120,10 @@ class KubernetesScheduler:
         if settings.claim is not None:
             streams.append(Stream("claim", _read_claim(cluster, submission, settings).splitlines(keepends=True)))
         end = run_end(found.run)
-        if snapshot is None:
-            _release(cluster, submission)
+        for kind, name in _objects(submission):
+            if kind == "RayCluster" and snapshot is None:  # KubeRay does not know that the job is over
+                with suppress(Refused):
+                    cluster.patch(kind, name, {"spec": {"suspend": True}})
         told = scheduler_end(pods, end, nodes, found.warnings, cancelled=snapshot is not None and not snapshot.given_up)
         return Gathered(tuple(streams), told, PATTERNS if settings.is_ray else ())
 
@@ -172,14 +174,6 @@ def _ranks_of(stream: str, job: Job) -> tuple[int, ...]:
     if node is None:
         return ranks if stream == "submitter" else ()
     return ranks[int(node[1]) * job.ranks_per_node :][: job.ranks_per_node]
-
-
-def _release(cluster: Cluster, submission: Submission) -> None:
-    """Have KubeRay take the pods of a RayCluster away, which it would keep: it does not know that the job is over."""
-    for kind, name in _objects(submission):
-        if kind == "RayCluster":
-            with suppress(Refused):
-                cluster.patch(kind, name, {"spec": {"suspend": True}})
 
 
 def _keep_ends(cluster: Cluster, pods: list[Pod], spool: Path, needed: bool) -> None:
