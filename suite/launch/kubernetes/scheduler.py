@@ -111,11 +111,10 @@ class KubernetesScheduler:
             _keep_ends(cluster, pods, spool, needed=settings.claim is None)
         # KubeRay takes its pods away when the job is over: that one is gone says nothing there
         nodes = 0 if settings.is_ray else job.nodes
-        # with those of which something was kept, and whose pod is gone, as a failed Job takes them along
-        deleted = [name for name, _ in kept.kept_streams(spool) if _NODE.fullmatch(name) and _ranks_of(name, job)]
+        # also of pods that are gone, as a failed Job takes them along
         streams = [
             Stream(name, kept.read_kept(spool, name).splitlines(keepends=True), _ranks_of(name, job))
-            for name in dict.fromkeys([*(pod.stream for pod in pods), *deleted])
+            for name, _ in kept.kept_streams(spool)
         ]
         if settings.claim is not None:
             streams.append(Stream("claim", _read_claim(cluster, submission, settings).splitlines(keepends=True)))
