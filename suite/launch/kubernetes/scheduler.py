@@ -66,7 +66,10 @@ class KubernetesScheduler:
             return SchedulerState(phase="over", word=word, detail=end.message if end else "")
         running = [pod for pod in own if pod.phase == "Running"]
         phase: Phase = "running" if running else "pending"
-        details = [f"{len(running)} of {nodes} pods run", *_why(pods, nodes, found.warnings)]
+        waits = [f"{pod.name} waits: {why}" for pod in pods if pod.phase == "Pending" and (why := pod.why_pending())]
+        if not waits and len(own) < nodes:
+            waits = found.warnings[-1:]
+        details = [f"{len(running)} of {nodes} pods run", *waits[:1]]  # the first reason is every other's
         # by a queue, such as Kueue's; operators of version 1 keep that in their run policy
         if part(found.run, "spec").get("suspend") or part(found.run, "spec", "runPolicy").get("suspend"):
             details.append("suspended: it waits in its queue")
@@ -75,8 +78,8 @@ class KubernetesScheduler:
             with suppress(Refused):
                 tail = cluster.log(speakers[-1].name, speakers[-1].container, tail_lines=_TAIL_LINES)
                 details += _progress(b"".join(tail))
-        why = hopeless(pods, time.time(), found.warnings)
-        return SchedulerState(phase=phase, word=phase.capitalize(), detail="; ".join(details), hopeless=why)
+        never = hopeless(pods, time.time(), found.warnings)
+        return SchedulerState(phase=phase, word=phase.capitalize(), detail="; ".join(details), hopeless=never)
 
     def cancel(self, submission: Submission) -> None:
         """Keep the output so far, then delete the run: what Kubernetes ends, it forgets."""
@@ -202,13 +205,6 @@ def _warnings(cluster: Cluster, name: str) -> list[str]:
     own.sort(key=lambda event: text(event, "lastTimestamp") or text(event, "metadata", "creationTimestamp"))
     told = (f"{text(event, 'reason')}: {text(event, 'message')}" for event in own)
     return list(dict.fromkeys(" ".join(words.split()) for words in told))
-
-
-def _why(pods: list[Pod], nodes: int, warnings: list[str]) -> list[str]:
-    """Why pods are missing or wait, in the cluster's words; the first reason is every other's."""
-    waits = [f"{pod.name} waits: {why}" for pod in pods if pod.phase == "Pending" and (why := pod.why_pending())]
-    there = sum(pod.role != "submitter" for pod in pods)
-    return waits[:1] if waits or there >= nodes else warnings[-1:]
 
 
 def clear_away(cluster: Cluster, submission: Submission) -> None:
