@@ -192,7 +192,7 @@ def _with_signals(end: SchedulerEnd, transcript: Transcript) -> SchedulerEnd:
     """Exit codes with that of a torchrun that was sent a signal, which is 1, as the signal's."""
     sent = {name: signal_of_torchrun(lines) for name, lines in transcript.logs.items() if end.exit_codes.get(name) == 1}
     codes = {**end.exit_codes, **{name: -number for name, number in sent.items() if number is not None}}
-    return end.model_copy(update={"exit_codes": codes})
+    return end._replace(exit_codes=codes)
 
 
 def _rank(lines: list[bytes]) -> _Rank:
