@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from suite.launch.cluster.scheduler import Scheduler
 from suite.launch.cluster.submission import Submission
-from suite.launch.job import PYTHON, Mount, Site
+from suite.launch.job import Mount, Site
 from suite.spec.base import digest
 from suite.spec.manifest import Manifest
 
@@ -49,8 +49,6 @@ class ClusterLauncher(ABC):
     #: settings whose declared fields are the launcher's own options of ``suite submit``, and their HEADING
     options: ClassVar[Any]
     submit_help: ClassVar[str]
-    #: interpreter of the stack in an image
-    image_python: ClassVar[str] = PYTHON
     #: what `suite submit --output --json` calls its documents
     documents: ClassVar[str] = "documents"
     #: end of a rendered file's name, the command line that takes the file, and what is between printed documents
