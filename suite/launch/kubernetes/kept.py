@@ -29,7 +29,7 @@ from suite.spec.base import UsageError
 
 #: as the API writes the moment before a line: seconds, as many digits of the rest as there are, and the zone, which is
 #: that of the node where its container runtime does not write UTC
-STAMP = re.compile(rb"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d) ")
+STAMP = re.compile(rb"^([1-9]\d{3}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d) ")
 #: those of older versions hold the logs of all pods too
 _MOST_SNAPSHOT_BYTES = 4 << 30
 
@@ -225,9 +225,7 @@ def _since(last: bytes) -> str | None:
     """The second before that of a line, as the API takes it: two streams of a container may come a moment out of
     order."""
     moment = _moment(last)
-    with suppress(OverflowError):
-        return None if moment is None else (moment[0] - timedelta(seconds=1)).isoformat().replace("+00:00", "Z")
-    return None
+    return None if moment is None else (moment[0] - timedelta(seconds=1)).isoformat().replace("+00:00", "Z")
 
 
 def _new_lines(lines: list[bytes], last: bytes) -> list[bytes]:
