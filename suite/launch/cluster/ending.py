@@ -187,12 +187,8 @@ def _with_signals(end: SchedulerEnd, transcript: Transcript) -> SchedulerEnd:
 def _rank(lines: list[bytes]) -> _Rank:
     told = parse_reports(lines)
     last: dict[str, Any] = json.loads(lines[-1]) if lines else {}
-    return _Rank(
-        started=told.started,
-        reports=told.reports,
-        status=str(last.get("status")) if last.get("kind") == "end" else None,
-        last_time=finite(last.get("time")) or 0.0,
-    )
+    status = str(last.get("status")) if last.get("kind") == "end" else None
+    return _Rank(told.started, told.reports, status, finite(last.get("time")) or 0.0)
 
 
 def _last_seen(lines: list[bytes]) -> dict[str, Any]:
@@ -218,13 +214,8 @@ def _rank_ends(
             by_itself = rows[rank].is_first or code != -signal.SIGTERM
         else:
             by_itself = code is not None and (code > 0 or rank in first)
-        yield RankEnd(
-            rank=rank,
-            exit_code=code,
-            ended_at=each.last_time if by_itself and end.verdict is None else None,
-            started=each.started,
-            reports=each.reports,
-        )
+        ended_at = each.last_time if by_itself and end.verdict is None else None
+        yield RankEnd(rank, code, ended_at, each.started, each.reports)
 
 
 def _stream_ends(

@@ -151,14 +151,13 @@ def connect(context: str | None = None, namespace: str | None = None) -> Cluster
     logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
     settings = client.Configuration()
     settings.retries = False
-    usual = "default"
     # the client reads the variable only once, when it is imported
     file = os.environ.get("KUBECONFIG") or None
     try:
         config.load_kube_config(config_file=file, context=context, client_configuration=settings)
         contexts, current = config.list_kube_config_contexts(config_file=file)
         chosen = next((one for one in contexts if one["name"] == context), current)
-        usual = chosen["context"].get("namespace") or usual
+        namespace = namespace or chosen["context"].get("namespace")
     except config.ConfigException as error:
         if context is not None:
             raise UsageError(f"there is no kubeconfig context {context!r}: {_line(error)}") from error
@@ -169,7 +168,7 @@ def connect(context: str | None = None, namespace: str | None = None) -> Cluster
     # all that the client lets through
     except (yaml.YAMLError, OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise UsageError(f"the kubeconfig {file or 'in ~/.kube'} cannot be read: {_line(error)}") from error
-    return Cluster(client.ApiClient(settings), namespace or usual)
+    return Cluster(client.ApiClient(settings), namespace or "default")
 
 
 def kind_of(body: dict[str, Any]) -> str:
