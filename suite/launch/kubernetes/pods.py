@@ -164,13 +164,8 @@ def read_pod(body: Any) -> Pod:
     name, containers = text(body, "metadata", "name"), parts(body, "spec", "containers")
     if not name or not containers or not text(containers[0], "name"):
         raise UsageError("the cluster's answer about the pods of the run holds what is no pod")
-    return Pod(
-        name=name,
-        role=text(body, "metadata", "labels", ROLE_LABEL) or "node",
-        number=_number(body),
-        phase=text(body, "status", "phase") or "Unknown",
-        body=body,
-    )
+    role, phase = text(body, "metadata", "labels", ROLE_LABEL), text(body, "status", "phase")
+    return Pod(name, role or "node", _number(body), phase or "Unknown", body)
 
 
 def _number(body: dict[str, Any]) -> int:
