@@ -131,8 +131,6 @@ def collect(root: Path, submission: Submission, gathered: Gathered) -> Record:
     from suite.bundle.derive import derive  # imported when there is something to derive
 
     path = root / submission.run_id
-    if os.path.lexists(path):
-        raise UsageError(f"{path} exists; nothing is overwritten")
     ranks = submission.manifest.layout.ranks
     transcript = read_streams(gathered.streams, ranks)
     gathered = gathered._replace(end=_with_times(gathered.end, transcript))
