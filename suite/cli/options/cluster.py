@@ -133,12 +133,9 @@ class Nodes:
             warn("note: ", line)
         return documents, left
 
-    def smoke(self, work: Work, launcher: ClusterLauncher, manifests: Sequence[Manifest]) -> tuple[Manifest, ...]:
+    def smoke(self, launcher: ClusterLauncher, manifests: Sequence[Manifest]) -> tuple[Manifest, ...]:
         """The short first runs before these, one for each backend. Raises UsageError."""
-        machine = self.machine(launcher)
-        backends = work.backends
-        memory = machine.device_memory_bytes
-        return smoke_plan(manifests, machine.stacks(backends), machine.images(backends), self.runs, memory)
+        return smoke_plan(manifests, self.machine(launcher), self.runs)
 
     @property
     def counts(self) -> tuple[int, ...]:
