@@ -112,9 +112,8 @@ def hand_over(
     """Submit one document and write down where its runs are. Raises UsageError, and leaves nothing, when refused.
 
     What of it is still to be done is decided while no other driver submits from this folder; ``on_taken`` gets what
-    others took meanwhile. Each attempt is written down with what the cluster will know it by before it is sent, and
-    with the cluster's answer afterwards: whatever happens in between, a later look asks the cluster, and no job is
-    forgotten.
+    others took meanwhile. An attempt is written down before it is sent, with what the cluster will know it by, and with
+    the answer afterwards: whatever happens in between, a later look asks the cluster, and no job is forgotten.
     """
     with turn(root):
         # whether a run that failed is done again was decided when the document was made
