@@ -30,8 +30,6 @@ from suite.spec.base import UsageError
 #: as the API writes the moment before a line: seconds, as many digits of the rest as there are, and the zone, which is
 #: that of the node where its container runtime does not write UTC
 STAMP = re.compile(rb"^([1-9]\d{3}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d) ")
-#: those of older versions hold the logs of all pods too
-_MOST_SNAPSHOT_BYTES = 4 << 30
 
 
 class Snapshot(NamedTuple):
@@ -51,7 +49,7 @@ def spool_path(root: Path, run_id: str) -> Path:
 def read_snapshot(path: Path) -> Snapshot | None:
     """``None`` where nothing was kept. Raises UsageError when it cannot be used."""
     try:
-        body = json.loads(foreign.read_bytes(path, str(path), _MOST_SNAPSHOT_BYTES))
+        body = json.loads(foreign.read_bytes(path, str(path), foreign.EVENTS_BYTES))
         return Snapshot(body["run"], body["pods"], body["warnings"], body.get("given_up") is True)
     except FileNotFoundError:
         return None
