@@ -23,7 +23,7 @@ from suite.launch.cluster.scheduler import Unanswered
 from suite.launch.cluster.submission import FOLDER
 from suite.launch.kubernetes.client import Cluster
 from suite.launch.kubernetes.pods import Pod
-from suite.launch.stream import read_on
+from suite.launch.stream import natural, read_on
 from suite.spec import foreign
 from suite.spec.base import UsageError
 
@@ -124,8 +124,8 @@ def whole_log(cluster: Cluster, spool: Path, pod: Pod) -> bytes:
 def kept_streams(spool: Path) -> list[tuple[str, Path]]:
     """The streams of a run of which something was kept, with their files."""
     prefix = f"{spool.name}."
-    found = sorted(spool.parent.glob(f"{glob.escape(prefix)}*"))
-    return [(path.name.removeprefix(prefix), path) for path in found if _STREAM.fullmatch(path.name[len(prefix) :])]
+    found = [path.name.removeprefix(prefix) for path in spool.parent.glob(f"{glob.escape(prefix)}*")]
+    return [(name, spool.with_name(prefix + name)) for name in sorted(found, key=natural) if _STREAM.fullmatch(name)]
 
 
 def forget_kept(spool: Path) -> None:
