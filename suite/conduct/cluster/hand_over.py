@@ -172,10 +172,9 @@ def turn(root: Path) -> Iterator[None]:
     finally:
         with suppress(OSError):
             path.unlink()  # whoever waits for it finds another file in its place, or none
-        os.close(descriptor)
-        with suppress(OSError):
             path.parent.rmdir()
             root.rmdir()
+        os.close(descriptor)
 
 
 def _locked(path: Path) -> int:
