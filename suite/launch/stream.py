@@ -126,3 +126,9 @@ def read_on(path: Path, place: dict[str, int], lines: int) -> list[bytes]:
 def without_events(lines: Iterable[bytes]) -> list[bytes]:
     """What a program printed for people."""
     return [line for line in lines if EVENT_PREFIX not in line]
+
+
+def natural(name: str) -> tuple[str, int, str]:
+    """By which rank-2 comes before rank-10."""
+    head, _, number = name.rpartition("-")
+    return (head, int(number), "") if number.isdecimal() else (name, 0, name)

@@ -134,7 +134,8 @@ def read_kubernetes(data: bytes) -> None:
     told = scheduler_end(
         found, end, 2, [readable(str(each)) for each in warnings] if isinstance(warnings, list) else []
     )
-    told.model_dump_json()
+    if told.verdict is not None:
+        told.verdict.model_dump_json()
     for pod in found:
         pod.why_pending()
 

@@ -2,6 +2,7 @@
 
 import shutil
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -210,7 +211,9 @@ def test_it_is_told_by_submit_and_by_collect(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("tests.synthetic.facts_of", lambda manifest: {**facts_of(manifest), "network": network})
     monkeypatch.setattr("suite.conduct.cluster.standing.find_scheduler", lambda name: toy_cluster.ToyScheduler())
     manifest = synthetic_manifest(layout=Layout(nodes=1, devices_per_node=2, data=2))
-    first = smoke_plan([manifest], STACKS, {"deepspeed": None}, tmp_path)
+    machine = Mock(**{"stacks.return_value": STACKS, "images.return_value": {"deepspeed": None}})
+    machine.device_memory_bytes = None
+    first = smoke_plan([manifest], machine, tmp_path)
     waiting = Waiting(toy_cluster.ToySettings(lane="fast"), NodeSetup(python="python"))
     handing = HandingOver(waiting, ToDo((), {}), False, False)
     assert handing.smoke(first, tmp_path)

@@ -22,7 +22,7 @@ from suite.conduct.planning.preflight import Preflight, preflight
 from suite.conduct.running.rerun import read_manifest
 from suite.launch.cluster.launcher import ClusterLauncher, Document, NodeSetup
 from suite.launch.idle import REQUIRE_IDLE
-from suite.launch.job import Mount
+from suite.launch.job import PYTHON, Mount
 from suite.spec.manifest import Manifest
 from suite.spec.redaction import is_secret
 from suite.spec.terminal import UsageError, note
@@ -74,7 +74,7 @@ class Nodes:
 
     def launcher(self, kind: type[ClusterLauncher], options: Any) -> ClusterLauncher:
         """A launcher of this kind with the user's options. Raises UsageError; its notes go to standard error."""
-        python = self.interpreter(kind.image_python)
+        python = self.interpreter()
         setup = NodeSetup(python=python, image=self.image, env=self.variables(), mounts=self.mounts())
         settings = settings_of(options, kind.options)
         launcher: ClusterLauncher = checked(lambda: kind(settings, setup))
@@ -133,12 +133,9 @@ class Nodes:
             warn("note: ", line)
         return documents, left
 
-    def smoke(self, work: Work, launcher: ClusterLauncher, manifests: Sequence[Manifest]) -> tuple[Manifest, ...]:
+    def smoke(self, launcher: ClusterLauncher, manifests: Sequence[Manifest]) -> tuple[Manifest, ...]:
         """The short first runs before these, one for each backend. Raises UsageError."""
-        machine = self.machine(launcher)
-        backends = work.backends
-        memory = machine.device_memory_bytes
-        return smoke_plan(manifests, machine.stacks(backends), machine.images(backends), self.runs, memory)
+        return smoke_plan(manifests, self.machine(launcher), self.runs)
 
     @property
     def counts(self) -> tuple[int, ...]:
@@ -149,11 +146,11 @@ class Nodes:
     def ranks_per_node(self) -> int:
         return self.gpus_per_node or DEFAULT_GPUS_PER_NODE
 
-    def interpreter(self, image_python: str) -> str:
+    def interpreter(self) -> str:
         """The stack's interpreter as the ranks see it."""
         if self.image is not None:
             # the variable behind --python speaks of this machine
-            return image_python
+            return PYTHON
         asked = read_interpreters(self.python or ())
         if asked.named:
             raise UsageError("a cluster's nodes have one interpreter for all: --python is PATH here, not NAME=PATH")
@@ -167,7 +164,7 @@ class Nodes:
         return cluster_machine(
             device="cpu" if self.device == "cpu" else "cuda",
             gpu=self.gpu,
-            python=self.interpreter(launcher.image_python),
+            python=self.interpreter(),
             image=self.image,
             stack=pairs("--stack", [text for text in self.stack or () if "=" in text]),
             stack_file=files[-1] if files else None,

@@ -120,7 +120,7 @@ def submit_all(
     launcher.connect()
     documents, left = nodes.documents(work, launcher)
     handing = HandingOver(launcher, left, quiet, to_stderr)
-    if smoke and documents and not handing.smoke(nodes.smoke(work, launcher, left.manifests), nodes.runs):
+    if smoke and documents and not handing.smoke(nodes.smoke(launcher, left.manifests), nodes.runs):
         return handing
     if detach and launcher.waits and len(documents) > 1:
         note("note: detached runs start side by side where there is room, and their timings may interfere")
@@ -172,7 +172,7 @@ def dry(work: Work, nodes: Nodes, launcher: ClusterLauncher, smoke: bool, as_jso
     left = still_to_do(states(plan.manifests, nodes.runs), nodes.retry_failed)
     manifests = [manifest for manifest in plan.manifests if manifest.run.id in left]
     documents = launcher.render(prepare(manifests, launcher), nodes.runs)
-    smallest = nodes.smoke(work, launcher, manifests) if smoke and manifests else ()
+    smallest = nodes.smoke(launcher, manifests) if smoke and manifests else ()
     first = launcher.render(prepare(smallest, launcher), smoke_root(nodes.runs))
     sent = [_described(launcher, each) for each in documents]
     sent_first = [_described(launcher, each) for each in first]

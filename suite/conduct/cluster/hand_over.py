@@ -70,7 +70,7 @@ def _list_of(root: Path, manifest: Manifest, retry_failed: bool, also_rendered: 
 
 def prepare(manifests: Sequence[Manifest], launcher: ClusterLauncher) -> list[Submission]:
     """Each run's job on the cluster, and what its environment.json is to hold."""
-    prepared, scheduler = [], launcher.scheduler()
+    prepared, scheduler = [], type(launcher).scheduler()
     for manifest in manifests:
         site = launcher.site(manifest)
         job = make_job(manifest, site)
@@ -89,7 +89,8 @@ def write_documents(launcher: ClusterLauncher, documents: Sequence[Document], fo
     paths = []
     with turn(root):
         for document in documents:
-            if len(_still_to_do(document, root, also_rendered=False).manifests) < len(document.submissions):
+            wanted = [each.manifest for each in document.submissions]
+            if len(to_do(wanted, root, retry_failed=True).manifests) < len(wanted):
                 raise UsageError(f"{document.name}: another driver has begun it meanwhile; run the same command again")
         for document in documents:
             path = folder / f"{document.name}{launcher.suffix}"
@@ -102,11 +103,6 @@ def write_documents(launcher: ClusterLauncher, documents: Sequence[Document], fo
     return paths
 
 
-def _still_to_do(document: Document, root: Path, also_rendered: bool) -> ToDo:
-    """Whether a run that failed is done again was decided when the document was made."""
-    return to_do([each.manifest for each in document.submissions], root, retry_failed=True, also_rendered=also_rendered)
-
-
 def hand_over(
     launcher: ClusterLauncher,
     document: Document,
@@ -116,12 +112,12 @@ def hand_over(
     """Submit one document and write down where its runs are. Raises UsageError, and leaves nothing, when refused.
 
     What of it is still to be done is decided while no other driver submits from this folder; ``on_taken`` gets what
-    others took meanwhile. Each attempt is written down with what the cluster will know it by before it is sent, and
-    with the cluster's answer afterwards: whatever happens in between, a later look asks the cluster, and no job is
-    forgotten.
+    others took meanwhile. An attempt is written down before it is sent, with what the cluster will know it by, and with
+    the answer afterwards: whatever happens in between, a later look asks the cluster, and no job is forgotten.
     """
     with turn(root):
-        found = _still_to_do(document, root, also_rendered=True)
+        # whether a run that failed is done again was decided when the document was made
+        found = to_do([each.manifest for each in document.submissions], root, retry_failed=True, also_rendered=True)
         wanted = {manifest.run.id for manifest in found.manifests}
         documents = [document]
         if len(wanted) < len(document.submissions):
@@ -176,10 +172,9 @@ def turn(root: Path) -> Iterator[None]:
     finally:
         with suppress(OSError):
             path.unlink()  # whoever waits for it finds another file in its place, or none
-        os.close(descriptor)
-        with suppress(OSError):
             path.parent.rmdir()
             root.rmdir()
+        os.close(descriptor)
 
 
 def _locked(path: Path) -> int:

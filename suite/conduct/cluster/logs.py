@@ -9,25 +9,19 @@ from typing import Any
 from suite.bundle.store import Bundle
 from suite.launch.cluster.registry import find_scheduler
 from suite.launch.cluster.submission import read_submission, submission_path, submitted_ids
-from suite.launch.stream import read_on
+from suite.launch.stream import natural, read_on
 from suite.spec.base import UsageError
 from suite.spec.names import nearest
 
 POLL_SECONDS = 1.0
+Show = Callable[[str, list[bytes]], None]
 #: by stream, what came since the last call with this place; at first so many last lines
 Read = Callable[[dict[str, Any], int], list[tuple[str, list[bytes]]]]
 #: whether more may come, and how far the run is in a few words
 State = Callable[[], tuple[bool, str]]
 
 
-def follow_log(
-    root: Path,
-    run: str,
-    lines: int,
-    follow: bool,
-    show: Callable[[str, list[bytes]], None],
-    tell: Callable[[str], None],
-) -> None:
+def follow_log(root: Path, run: str, lines: int, follow: bool, show: Show, tell: Callable[[str], None]) -> None:
     """Show the last lines that a run printed, and with ``follow`` what comes until it is over. ``run``: its id, or the
     folder of its bundle. Raises UsageError, also where there is none."""
     read, state = _log_of(root, run)
@@ -65,16 +59,10 @@ def _log_of(root: Path, run: str) -> tuple[Read, State]:
 
 
 def _of_bundle(path: Path, place: dict[str, Any], lines: int) -> list[tuple[str, list[bytes]]]:
-    files = sorted((path / "logs").glob("*.log"), key=_natural)
+    files = sorted((path / "logs").glob("*.log"), key=lambda file: natural(file.stem))
     return [(file.stem, read_on(file, place, lines)) for file in files]
 
 
 def known_runs(root: Path) -> list[str]:
     """Ids of the runs of a results folder that have a bundle or were submitted; no cluster is asked."""
     return sorted({*(path.parent.name for path in root.glob("*/manifest.json")), *submitted_ids(root)})
-
-
-def _natural(path: Path) -> tuple[str, int, str]:
-    """rank-2 before rank-10."""
-    head, _, number = path.stem.rpartition("-")
-    return (head, int(number), "") if number.isdecimal() else (path.stem, 0, path.stem)

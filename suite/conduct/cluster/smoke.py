@@ -4,12 +4,14 @@ It finds what would end the long runs as well: an image that cannot be pulled, a
 a stack that is not the manifest's, ranks that do not reach each other.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
 
+from suite.conduct.planning.machine import Machine
 from suite.conduct.planning.plan import make_joint_plan
 from suite.conduct.planning.request import Request
-from suite.launch.cluster.submission import SMOKE, submission_path
+from suite.launch.cluster.submission import SMOKE, submitted_ids
 from suite.spec.base import UsageError
 from suite.spec.catalogue import sizes
 from suite.spec.manifest import Limits, Manifest
@@ -28,41 +30,30 @@ def smoke_root(root: Path) -> Path:
     return root / SMOKE
 
 
-def smoke_plan(
-    manifests: Sequence[Manifest],
-    stacks: Mapping[str, Mapping[str, str]],
-    images: Mapping[str, str | None],
-    root: Path,
-    device_memory_bytes: int | None = None,
-) -> tuple[Manifest, ...]:
+def smoke_plan(manifests: Sequence[Manifest], machine: Machine, root: Path) -> tuple[Manifest, ...]:
     """The first runs before these, one for each backend, on as many nodes as the largest; each another repeat than
     those under ``root``, since what a cluster could yesterday says nothing. Raises UsageError."""
     by_backend: dict[str, list[Manifest]] = {}
     for manifest in manifests:
         by_backend.setdefault(manifest.backend.name, []).append(manifest)
+    taken = {*submitted_ids(smoke_root(root)), *(path.name for path in smoke_root(root).glob("*"))}
     found = []
     for own in by_backend.values():
-        manifest = _small(own, stacks, images, device_memory_bytes)
-        repeat = 1
-        while _is_there(root, manifest := as_repeat(manifest, repeat)):
-            repeat += 1
-        found.append(manifest)
+        manifest = _small(own, machine)
+        repeats = (as_repeat(manifest, repeat) for repeat in count(1))
+        found.append(next(each for each in repeats if each.run.id not in taken))
     return tuple(found)
 
 
-def _small(
-    manifests: Sequence[Manifest],
-    stacks: Mapping[str, Mapping[str, str]],
-    images: Mapping[str, str | None],
-    device_memory_bytes: int | None,
-) -> Manifest:
+def _small(manifests: Sequence[Manifest], machine: Machine) -> Manifest:
     largest = max(manifests, key=lambda each: (each.layout.nodes, each.layout.ranks))
     smallest = min(manifests, key=lambda each: _parameters(each.size))
     run_seconds = min(_RUN_SECONDS, max(each.limits.run_seconds for each in manifests))
-    refusals = []
+    backends, refusals = (largest.backend.name,), []
+    stacks, images = machine.stacks(backends), machine.images(backends)
     for size in _candidates(smallest.size, largest.measure.device == "cuda"):
         request = Request(
-            backends=(largest.backend.name,),
+            backends=backends,
             sizes=(size,),
             ranks=(largest.layout.ranks,),
             nodes=largest.layout.nodes,
@@ -71,7 +62,7 @@ def _small(
             limits=Limits(run_seconds=run_seconds, silence_seconds=min(_SILENCE_SECONDS, run_seconds)),
             repeats=1,
             track=largest.track,
-            device_memory_bytes=device_memory_bytes,
+            device_memory_bytes=machine.device_memory_bytes,
         )
         try:
             return make_joint_plan((request,), stacks, images).manifests[0]
@@ -82,17 +73,11 @@ def _small(
 
 def _candidates(smallest: Shape, on_gpus: bool) -> list[Shape]:
     """The smallest size of the plan where that is small, else the smallest known ones of its family before it."""
-    count = _parameters(smallest)
-    if not on_gpus or count <= _MOST:
+    if not on_gpus or _parameters(smallest) <= _MOST:
         return [smallest]
     known = [size for size in sizes().values() if size.architecture == smallest.architecture]
     small = [size for size in known if _FEWEST <= _parameters(size) <= _MOST]
     return [*sorted(small, key=_parameters), smallest]
-
-
-def _is_there(root: Path, manifest: Manifest) -> bool:
-    own = smoke_root(root)
-    return (own / manifest.run.id).exists() or submission_path(own, manifest.run.id).exists()
 
 
 def _parameters(size: Shape) -> int:

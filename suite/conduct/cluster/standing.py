@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from suite.bundle.drafts import draft_folder
 from suite.bundle.event_fields import is_moment
@@ -129,8 +130,6 @@ def collect(root: Path, submission: Submission, gathered: Gathered) -> Record:
     from suite.bundle.derive import derive  # imported when there is something to derive
 
     path = root / submission.run_id
-    if os.path.lexists(path):
-        raise UsageError(f"{path} exists; nothing is overwritten")
     ranks = submission.manifest.layout.ranks
     transcript = read_streams(gathered.streams, ranks)
     gathered = gathered._replace(end=_with_times(gathered.end, transcript))
@@ -153,10 +152,9 @@ def collect(root: Path, submission: Submission, gathered: Gathered) -> Record:
 def _with_times(end: SchedulerEnd, transcript: Transcript) -> SchedulerEnd:
     """Times that a scheduler has forgotten are taken from the run's own output."""
     own_times = {event["kind"]: event.get("time") for event in transcript.own}
-    times = {"started": end.started or own_times.get("batch"), "ended": end.ended or own_times.get("batch_end")}
-    return end.model_copy(
-        update={name: float(time) for name, time in times.items() if time is not None and is_moment(time)}
-    )
+    times: tuple[Any, Any] = (end.started or own_times.get("batch"), end.ended or own_times.get("batch_end"))
+    started, ended = (float(time) if is_moment(time) else None for time in times)
+    return end._replace(started=started, ended=ended)
 
 
 def _write_output(bundle: Bundle, transcript: Transcript) -> None:

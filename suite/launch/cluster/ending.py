@@ -33,9 +33,9 @@ def read_streams(streams: Iterable[Stream], ranks: int) -> Transcript:
     """Sort the lines of all streams. Events are identified by rank and seq: one that comes twice counts once, what
     follows a gap or an event that came twice and not alike (two processes are that rank) is left out and noted, and
     half a line is log."""
-    sorting = _Sorting(ranks)
+    found, seen = Transcript(), {rank: _Events() for rank in range(ranks)}
     for stream in streams:
-        log = sorting.transcript.logs.setdefault(stream.name, [])
+        log = found.logs.setdefault(stream.name, [])
         for line in stream.lines:
             start = line.find(EVENT_PREFIX)
             event = parse_event(line[start:])
@@ -44,58 +44,47 @@ def read_streams(streams: Iterable[Stream], ranks: int) -> Transcript:
                 continue
             if start:
                 log.append(line[:start] + b"\n")
-            sorting.take(event, line[start + len(EVENT_PREFIX) :])
-    return sorting.end()
+            kind, rank, seq = event["kind"], event.get("rank"), event.get("seq")
+            if kind in ("batch", "batch_end"):
+                found.own.append(event)
+            elif type(rank) is not int or type(seq) is not int or rank not in seen or seq < 0:
+                found.notes.append(f"an event of kind {kind[:40]!r} names no rank of this run and was left out")
+            elif kind == "piece":
+                if type(event.get("part")) is int:
+                    seen[rank].pieces.setdefault(seq, {}).setdefault(event["part"], event)
+            else:
+                seen[rank].put(seq, line[start + len(EVENT_PREFIX) :].rstrip() + b"\n")
+    for rank, events in seen.items():
+        for seq, pieces in events.pieces.items():
+            if (joined := _joined(pieces)) is not None:
+                events.put(seq, joined)
+        if events.lines:
+            found.events[rank] = events.without_gaps(rank, found.notes)
+    return found
 
 
-class _Sorting:
-    """Events as they come, by rank and seq."""
+class _Events:
+    """Those of a rank, by seq; ``pieces``: of long ones, by seq and part."""
 
-    def __init__(self, ranks: int) -> None:
-        self.transcript = Transcript()
-        self._seen: dict[int, dict[int, bytes]] = {rank: {} for rank in range(ranks)}
-        self._unlike: dict[int, int] = {}
-        self._pieces: dict[tuple[int, int], dict[int, dict[str, Any]]] = {}
+    def __init__(self) -> None:
+        self.lines: dict[int, bytes] = {}
+        self.pieces: dict[int, dict[int, dict[str, Any]]] = {}
+        self._unlike = math.inf
 
-    def take(self, event: dict[str, Any], line: bytes) -> None:
-        if event["kind"] in ("batch", "batch_end"):
-            self.transcript.own.append(event)
-            return
-        rank, seq = event.get("rank"), event.get("seq")
-        if type(rank) is not int or type(seq) is not int or rank not in self._seen or seq < 0:
-            kind = str(event["kind"])[:40]
-            self.transcript.notes.append(f"an event of kind {kind!r} names no rank of this run and was left out")
-        elif event["kind"] == "piece":
-            if type(event.get("part")) is int:
-                self._pieces.setdefault((rank, seq), {}).setdefault(event["part"], event)
-        else:
-            self._put(rank, seq, line.rstrip() + b"\n")
-
-    def end(self) -> Transcript:
-        for (rank, seq), pieces in self._pieces.items():
-            whole = _joined(pieces)
-            if whole is not None:
-                self._put(rank, seq, whole)
-        for rank, by_seq in self._seen.items():
-            if by_seq:
-                self.transcript.events[rank] = self._without_gaps(rank, by_seq)
-        return self.transcript
-
-    def _put(self, rank: int, seq: int, line: bytes) -> None:
-        known = self._seen[rank].setdefault(seq, line)
+    def put(self, seq: int, line: bytes) -> None:
+        known = self.lines.setdefault(seq, line)
         if known != line and json.loads(known) != json.loads(line):
-            self._unlike[rank] = min(seq, self._unlike.get(rank, seq))
+            self._unlike = min(seq, self._unlike)
 
-    def _without_gaps(self, rank: int, by_seq: dict[int, bytes]) -> list[bytes]:
+    def without_gaps(self, rank: int, notes: list[str]) -> list[bytes]:
         whole: list[bytes] = []
-        unlike = self._unlike.get(rank)
-        while len(whole) in by_seq and len(whole) != unlike:
-            whole.append(by_seq[len(whole)])
-        lost = len(by_seq) - len(whole)
+        while len(whole) in self.lines and len(whole) != self._unlike:
+            whole.append(self.lines[len(whole)])
+        lost = len(self.lines) - len(whole)
         if lost:
-            self.transcript.notes.append(
+            notes.append(
                 f"rank {rank}: event {len(whole)} came twice and not alike; it and what follows was left out"
-                if len(whole) == unlike
+                if len(whole) == self._unlike
                 else f"rank {rank}: event {len(whole)} is missing from the output; {lost} that follow it were left out"
             )
         return whole
@@ -161,7 +150,9 @@ def run_outcome(ranks: int, gathered: Gathered, transcript: Transcript) -> Outco
     streams, end, patterns = gathered
     end = _with_signals(end, transcript)
     ranks_seen = {rank: _rank(transcript.events.get(rank, [])) for rank in range(ranks)}
-    rank_ends = tuple(_rank_ends(ranks_seen, _rows(streams, transcript), streams, end))
+    failed = ((stream, failed_ranks(transcript.logs.get(stream.name, []))) for stream in streams)
+    rows = {rank: row for stream, found in failed for rank, row in found.items() if rank in stream.ranks}
+    rank_ends = tuple(_rank_ends(ranks_seen, rows, streams, end))
     codes = {each.rank: each.exit_code for each in rank_ends}
     last_seen = _last_seen(transcript.events.get(0, []))
     elapsed = end.ended - end.started if end.started and end.ended and end.ended > end.started else 0.0
@@ -190,32 +181,20 @@ def _with_signals(end: SchedulerEnd, transcript: Transcript) -> SchedulerEnd:
     """Exit codes with that of a torchrun that was sent a signal, which is 1, as the signal's."""
     sent = {name: signal_of_torchrun(lines) for name, lines in transcript.logs.items() if end.exit_codes.get(name) == 1}
     codes = {**end.exit_codes, **{name: -number for name, number in sent.items() if number is not None}}
-    return end.model_copy(update={"exit_codes": codes})
+    return end._replace(exit_codes=codes)
 
 
 def _rank(lines: list[bytes]) -> _Rank:
     told = parse_reports(lines)
     last: dict[str, Any] = json.loads(lines[-1]) if lines else {}
-    return _Rank(
-        started=told.started,
-        reports=told.reports,
-        status=str(last.get("status")) if last.get("kind") == "end" else None,
-        last_time=finite(last.get("time")) or 0.0,
-    )
+    status = str(last.get("status")) if last.get("kind") == "end" else None
+    return _Rank(told.started, told.reports, status, finite(last.get("time")) or 0.0)
 
 
 def _last_seen(lines: list[bytes]) -> dict[str, Any]:
     events = (event for event in map(json.loads, reversed(lines)) if phase_of(event) is not None)
     last: dict[str, Any] = next(events, {})
     return {"phase": phase_of(last), "iteration": iteration_of(last)}
-
-
-def _rows(streams: tuple[Stream, ...], transcript: Transcript) -> dict[int, FailedRank]:
-    rows: dict[int, FailedRank] = {}
-    for stream in streams:
-        found = failed_ranks(transcript.logs.get(stream.name, []))
-        rows.update({rank: row for rank, row in found.items() if rank in stream.ranks})
-    return rows
 
 
 def _rank_ends(
@@ -235,13 +214,8 @@ def _rank_ends(
             by_itself = rows[rank].is_first or code != -signal.SIGTERM
         else:
             by_itself = code is not None and (code > 0 or rank in first)
-        yield RankEnd(
-            rank=rank,
-            exit_code=code,
-            ended_at=each.last_time if by_itself and end.verdict is None else None,
-            started=each.started,
-            reports=each.reports,
-        )
+        ended_at = each.last_time if by_itself and end.verdict is None else None
+        yield RankEnd(rank, code, ended_at, each.started, each.reports)
 
 
 def _stream_ends(

@@ -1,14 +1,14 @@
 """What a cluster launcher brings. The commands, and all that is done with bundles, know no more of it than this."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from shlex import quote
 from typing import Any, ClassVar, NamedTuple
 
 from suite.launch.cluster.scheduler import Scheduler
 from suite.launch.cluster.submission import Submission
-from suite.launch.job import PYTHON, Mount, Site
+from suite.launch.job import Mount, Site
 from suite.spec.base import digest
 from suite.spec.manifest import Manifest
 
@@ -44,11 +44,11 @@ class ClusterLauncher(ABC):
     in one command. Modules of launchers are imported to print help: what is heavy is imported inside of functions."""
 
     name: ClassVar[str]
+    #: who is asked where submitted runs are, whatever the options were
+    scheduler: ClassVar[Callable[[], Scheduler]]
     #: settings whose declared fields are the launcher's own options of ``suite submit``, and their HEADING
     options: ClassVar[Any]
     submit_help: ClassVar[str]
-    #: interpreter of the stack in an image
-    image_python: ClassVar[str] = PYTHON
     #: what `suite submit --output --json` calls its documents
     documents: ClassVar[str] = "documents"
     #: end of a rendered file's name, the command line that takes the file, and what is between printed documents
@@ -68,11 +68,6 @@ class ClusterLauncher(ABC):
     @abstractmethod
     def __init__(self, options: Any, nodes: NodeSetup) -> None:
         """Raises UsageError or pydantic's ValidationError for values that the scheduler would not take."""
-
-    @staticmethod
-    @abstractmethod
-    def scheduler() -> Scheduler:
-        """Who is asked where submitted runs are, whatever the options were."""
 
     @property
     def manner(self) -> tuple[str, ...]:

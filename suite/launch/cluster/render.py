@@ -3,7 +3,6 @@
 import json
 import re
 import shlex
-import string
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -13,12 +12,11 @@ from suite.spec.catalogue import data_root
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-
 _JSON = json.JSONEncoder(allow_nan=False, ensure_ascii=False)
 _HALVES = re.compile("[\ud800-\udfff]")
 #: What YAML refuses or folds inside quotes although JSON does not mind: controls, line separators, byte order marks.
 _NOT_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
-_PLAIN = frozenset(string.ascii_letters + string.digits + "_./:=,@%+-")
+_PLAIN = re.compile(r"[\w./:=,@%+-]*", re.ASCII)
 
 
 class Raw(str):
@@ -58,7 +56,7 @@ def directive_word(value: Any) -> Raw:
     text = str(value)
     if not text.isprintable():
         raise UsageError(f"{text!r} holds a character that an #SBATCH line cannot carry")
-    if set(text) <= _PLAIN:
+    if _PLAIN.fullmatch(text):
         return Raw(text)
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return Raw(f'"{escaped}"')

@@ -1,6 +1,6 @@
 """What a cluster's scheduler can be asked, and what it answers, whichever scheduler it is."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -26,9 +26,7 @@ class SchedulerState(Frozen):
     phase: Phase
     word: str = Field(description="the scheduler's state, e.g. PENDING, Running, OUT_OF_MEMORY")
     detail: str = Field(default="", description="why it waits or ended, where, in one line")
-    hopeless: str | None = Field(
-        default=None, description="why a run that is not over can never end well: it may be cancelled, which keeps why"
-    )
+    hopeless: str | None = Field(default=None, description="why a run that is not over can never end well")
 
     @property
     def is_under_way(self) -> bool:
@@ -48,21 +46,14 @@ class Stream(NamedTuple):
     ranks: tuple[int, ...] = ()
 
 
-class SchedulerEnd(Frozen):
+class SchedulerEnd(NamedTuple):
     """What the scheduler itself says of a run's end."""
 
-    status: EndStatus | None = Field(description="null: the scheduler does not know any more, the output must tell")
-    verdict: Failure | None = Field(
-        default=None, description="why, where the scheduler knows: OOM kill, time limit, eviction"
-    )
-    proven: bool = Field(
-        default=False,
-        description="the verdict explains the end by itself, as an OOM kill does, whatever ranks then say",
-    )
-    exit_codes: dict[str, int] = Field(
-        default={}, description="by name of stream, first to end first; negative: signal"
-    )
-    started: float | None = Field(default=None, description="Unix seconds; null: it never ran, or nobody knows")
+    status: EndStatus | None  # null: the scheduler does not know any more, the output must tell
+    verdict: Failure | None = None  # why, where the scheduler knows: OOM kill, time limit, eviction
+    proven: bool = False  # the verdict explains the end by itself, as an OOM kill does, whatever ranks then say
+    exit_codes: Mapping[str, int] = {}  # by name of stream, first to end first; negative: signal
+    started: float | None = None  # Unix seconds; null: it never ran, or nobody knows
     ended: float | None = None
 
 

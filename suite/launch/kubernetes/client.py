@@ -65,8 +65,7 @@ class Cluster:
 
     def create(self, body: dict[str, Any], dry_run: bool = False) -> dict[str, Any]:
         """The object as the server made it, or would make it."""
-        query = [("dryRun", "All")] if dry_run else []
-        return self._call("POST", kind_of(body), body=body, query=query)
+        return self._call("POST", kind_of(body), body=body, query_params={"dryRun": "All"} if dry_run else {})
 
     def get(self, kind: str, name: str) -> dict[str, Any] | None:
         with _unless_status(404):
@@ -75,7 +74,7 @@ class Cluster:
 
     def find(self, kind: str, **query: str) -> list[dict[str, Any]]:
         """All that the label or field selectors choose."""
-        return list(self._call("GET", kind, query=list(query.items()))["items"])
+        return list(self._call("GET", kind, query_params=query)["items"])
 
     def patch(self, kind: str, name: str, body: dict[str, Any]) -> None:
         self._call("PATCH", kind, name, body=body)
@@ -94,14 +93,13 @@ class Cluster:
         comes, until the container ends or says nothing for a while, over what its node cuts meanwhile. Raises Refused
         where its node cannot be asked, Unanswered where it breaks off.
         """
-        how = {"sinceTime": since, "tailLines": tail_lines, "follow": "true" if follows else None}
-        query = [("container", container), ("timestamps", "true")]
-        query += [(name, str(value)) for name, value in how.items() if value]
+        asked = {"sinceTime": since, "tailLines": tail_lines, "follow": "true" if follows else None}
+        query = {"container": container, "timestamps": "true"} | {name: each for name, each in asked.items() if each}
         seconds = _SILENT_SECONDS if follows else ASK_SECONDS
         with (
             _unless_status(400, 404),
             _api_errors(self, "GET Pod"),
-            closing(self._answer("GET", "Pod", f"{pod}/log", query=query, seconds=seconds)) as response,
+            closing(self._answer("GET", "Pod", f"{pod}/log", seconds, query_params=query)) as response,
         ):
             yield from response.stream(_PIECE_BYTES)
 
@@ -110,26 +108,19 @@ class Cluster:
             return json.loads(self._answer(method, kind, name, **given).data)
 
     def _answer(
-        self,
-        method: str,
-        kind: str,
-        name: str = "",
-        body: dict[str, Any] | None = None,
-        query: list[tuple[str, str]] | None = None,
-        seconds: tuple[float, float] = ASK_SECONDS,
+        self, method: str, kind: str, name: str = "", seconds: tuple[float, float] = ASK_SECONDS, **given: Any
     ) -> "HTTPResponse":
-        """An answer whose body is not read yet."""
+        """An answer whose body is not read yet. ``given``: of the client, body and query_params."""
         path = "/" + _WHERE[kind].format(namespace=self.namespace) + (f"/{name}" if name else "")
         return self._api.call_api(
             path,
             method,
-            query_params=query or [],
             header_params={"Accept": _JSON, "Content-Type": _PATCH if method == "PATCH" else _JSON},
-            body=body,
             auth_settings=["BearerToken"],
             _preload_content=False,
             _return_http_data_only=True,
             _request_timeout=seconds,
+            **given,
         )
 
 
@@ -151,14 +142,13 @@ def connect(context: str | None = None, namespace: str | None = None) -> Cluster
     logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
     settings = client.Configuration()
     settings.retries = False
-    usual = "default"
     # the client reads the variable only once, when it is imported
     file = os.environ.get("KUBECONFIG") or None
     try:
         config.load_kube_config(config_file=file, context=context, client_configuration=settings)
         contexts, current = config.list_kube_config_contexts(config_file=file)
         chosen = next((one for one in contexts if one["name"] == context), current)
-        usual = chosen["context"].get("namespace") or usual
+        namespace = namespace or chosen["context"].get("namespace")
     except config.ConfigException as error:
         if context is not None:
             raise UsageError(f"there is no kubeconfig context {context!r}: {_line(error)}") from error
@@ -169,7 +159,7 @@ def connect(context: str | None = None, namespace: str | None = None) -> Cluster
     # all that the client lets through
     except (yaml.YAMLError, OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise UsageError(f"the kubeconfig {file or 'in ~/.kube'} cannot be read: {_line(error)}") from error
-    return Cluster(client.ApiClient(settings), namespace or usual)
+    return Cluster(client.ApiClient(settings), namespace or "default")
 
 
 def kind_of(body: dict[str, Any]) -> str:

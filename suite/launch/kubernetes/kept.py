@@ -23,15 +23,13 @@ from suite.launch.cluster.scheduler import Unanswered
 from suite.launch.cluster.submission import FOLDER
 from suite.launch.kubernetes.client import Cluster
 from suite.launch.kubernetes.pods import Pod
-from suite.launch.stream import read_on
+from suite.launch.stream import natural, read_on
 from suite.spec import foreign
 from suite.spec.base import UsageError
 
 #: as the API writes the moment before a line: seconds, as many digits of the rest as there are, and the zone, which is
 #: that of the node where its container runtime does not write UTC
-STAMP = re.compile(rb"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d) ")
-#: those of older versions hold the logs of all pods too
-_MOST_SNAPSHOT_BYTES = 4 << 30
+STAMP = re.compile(rb"^([1-9]\d{3}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d) ")
 
 
 class Snapshot(NamedTuple):
@@ -51,7 +49,7 @@ def spool_path(root: Path, run_id: str) -> Path:
 def read_snapshot(path: Path) -> Snapshot | None:
     """``None`` where nothing was kept. Raises UsageError when it cannot be used."""
     try:
-        body = json.loads(foreign.read_bytes(path, str(path), _MOST_SNAPSHOT_BYTES))
+        body = json.loads(foreign.read_bytes(path, str(path), foreign.EVENTS_BYTES))
         return Snapshot(body["run"], body["pods"], body["warnings"], body.get("given_up") is True)
     except FileNotFoundError:
         return None
@@ -126,8 +124,8 @@ def whole_log(cluster: Cluster, spool: Path, pod: Pod) -> bytes:
 def kept_streams(spool: Path) -> list[tuple[str, Path]]:
     """The streams of a run of which something was kept, with their files."""
     prefix = f"{spool.name}."
-    found = sorted(spool.parent.glob(f"{glob.escape(prefix)}*"))
-    return [(path.name.removeprefix(prefix), path) for path in found if _STREAM.fullmatch(path.name[len(prefix) :])]
+    found = [path.name.removeprefix(prefix) for path in spool.parent.glob(f"{glob.escape(prefix)}*")]
+    return [(name, spool.with_name(prefix + name)) for name in sorted(found, key=natural) if _STREAM.fullmatch(name)]
 
 
 def forget_kept(spool: Path) -> None:
@@ -225,9 +223,7 @@ def _since(last: bytes) -> str | None:
     """The second before that of a line, as the API takes it: two streams of a container may come a moment out of
     order."""
     moment = _moment(last)
-    with suppress(OverflowError):
-        return None if moment is None else (moment[0] - timedelta(seconds=1)).isoformat().replace("+00:00", "Z")
-    return None
+    return None if moment is None else (moment[0] - timedelta(seconds=1)).isoformat().replace("+00:00", "Z")
 
 
 def _new_lines(lines: list[bytes], last: bytes) -> list[bytes]:

@@ -27,9 +27,10 @@ _NETWORK = {"NCCL_DEBUG": "WARN", "NCCL_SOCKET_IFNAME": "eth0"}
 
 
 class KubernetesLauncher(ClusterLauncher):
-    """See ``ClusterLauncher``. A document is the YAML of one run. ``cluster``: where runs are submitted."""
+    """See ``ClusterLauncher``. A document is the YAML of one run."""
 
     name = "kubernetes"
+    scheduler = KubernetesScheduler
     options = KubernetesSettings
     submit_help = """Submit runs to Kubernetes, one after the other, and collect their bundles. Exit 1 when one failed.
 
@@ -42,7 +43,7 @@ class KubernetesLauncher(ClusterLauncher):
     separator = "---\n"
     waits = True
 
-    def __init__(self, options: KubernetesSettings, nodes: NodeSetup, cluster: Cluster | None = None) -> None:
+    def __init__(self, options: KubernetesSettings, nodes: NodeSetup) -> None:
         self._settings = options
         self._namespace = options.namespace if "namespace" in options.model_fields_set else None
         if nodes.image is None:
@@ -59,20 +60,11 @@ class KubernetesLauncher(ClusterLauncher):
                 f"--cpus-per-node {cpus}: pods are not Guaranteed without a whole number and --memory-per-rank, and a "
                 "static CPU manager gives them no own cores",
             )
-        if cluster is not None:
-            self._reach(cluster)
 
-    @staticmethod
-    def scheduler() -> KubernetesScheduler:
-        return KubernetesScheduler()
-
-    def connect(self) -> None:
-        self._reach(client.connect(self._settings.context, self._namespace))
-
-    def _reach(self, cluster: Cluster) -> None:
+    def connect(self, cluster: Cluster | None = None) -> None:
         """From now on everything is rendered for the namespace of this cluster."""
-        self._cluster = cluster
-        self._settings = self._settings.model_copy(update={"namespace": cluster.namespace})
+        self._cluster = cluster or client.connect(self._settings.context, self._namespace)
+        self._settings = self._settings.model_copy(update={"namespace": self._cluster.namespace})
 
     def site(self, manifest: Manifest) -> Site:
         on_gpus = manifest.measure.device == "cuda"

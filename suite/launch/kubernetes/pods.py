@@ -141,19 +141,17 @@ def read_pods(bodies: Iterable[Any]) -> list[Pod]:
 
 def run_end(run: Any) -> RunEnd | None:
     """How the run ended as its Job, JobSet ... says; ``None`` while it goes on, or where there is no such object (any
-    more). Raises UsageError for what is none."""
-    if run is None:
-        return None
+    more)."""
     kind = text(run, "kind")
-    if not kind:
-        raise UsageError("the cluster's answer about the run is no object of a kind")
     for condition in parts(run, "status", "conditions"):
         word = text(condition, "type")
         if word in _DONE and text(condition, "status") == "True":
             words = ", ".join(filter(None, (word, text(condition, "reason"))))
             return RunEnd(_DONE[word], f"{kind}: {sentence(words, text(condition, 'message'))}")
-    if kind == "RayJob":
-        return _rayjob_end(run)
+    word, job = text(run, "status", "jobDeploymentStatus"), text(run, "status", "jobStatus") or "no status"
+    if word in _RAYJOB_ENDS:  # Complete is also a job that somebody stopped; what Ray says of the job itself counts
+        why = sentence(text(run, "status", "reason") or job, text(run, "status", "message"))
+        return RunEnd(word == "Complete" and job == "SUCCEEDED", f"{kind}: {word}, {why}")
     phase = text(run, "status", "state", "phase")  # Volcano's
     if phase in _VOLCANO_ENDS:
         why = text(run, "status", "state", "message") or text(run, "status", "state", "reason")
@@ -161,28 +159,13 @@ def run_end(run: Any) -> RunEnd | None:
     return None
 
 
-def _rayjob_end(run: Any) -> RunEnd | None:
-    """Complete is also a job that somebody stopped; what Ray says of the job itself counts."""
-    word = text(run, "status", "jobDeploymentStatus")
-    if word not in _RAYJOB_ENDS:
-        return None
-    job = text(run, "status", "jobStatus") or "no status"
-    why = sentence(text(run, "status", "reason") or job, text(run, "status", "message"))
-    return RunEnd(word == "Complete" and job == "SUCCEEDED", f"RayJob: {word}, {why}")
-
-
 def read_pod(body: Any) -> Pod:
     """Raises UsageError for what is no pod."""
     name, containers = text(body, "metadata", "name"), parts(body, "spec", "containers")
     if not name or not containers or not text(containers[0], "name"):
         raise UsageError("the cluster's answer about the pods of the run holds what is no pod")
-    return Pod(
-        name=name,
-        role=text(body, "metadata", "labels", ROLE_LABEL) or "node",
-        number=_number(body),
-        phase=text(body, "status", "phase") or "Unknown",
-        body=body,
-    )
+    role, phase = text(body, "metadata", "labels", ROLE_LABEL), text(body, "status", "phase")
+    return Pod(name, role or "node", _number(body), phase or "Unknown", body)
 
 
 def _number(body: dict[str, Any]) -> int:

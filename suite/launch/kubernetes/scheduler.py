@@ -66,7 +66,10 @@ class KubernetesScheduler:
             return SchedulerState(phase="over", word=word, detail=end.message if end else "")
         running = [pod for pod in own if pod.phase == "Running"]
         phase: Phase = "running" if running else "pending"
-        details = [f"{len(running)} of {nodes} pods run", *_why(pods, nodes, found.warnings)]
+        waits = [f"{pod.name} waits: {why}" for pod in pods if pod.phase == "Pending" and (why := pod.why_pending())]
+        if not waits and len(own) < nodes:
+            waits = found.warnings[-1:]
+        details = [f"{len(running)} of {nodes} pods run", *waits[:1]]  # the first reason is every other's
         # by a queue, such as Kueue's; operators of version 1 keep that in their run policy
         if part(found.run, "spec").get("suspend") or part(found.run, "spec", "runPolicy").get("suspend"):
             details.append("suspended: it waits in its queue")
@@ -75,8 +78,8 @@ class KubernetesScheduler:
             with suppress(Refused):
                 tail = cluster.log(speakers[-1].name, speakers[-1].container, tail_lines=_TAIL_LINES)
                 details += _progress(b"".join(tail))
-        why = hopeless(pods, time.time(), found.warnings)
-        return SchedulerState(phase=phase, word=phase.capitalize(), detail="; ".join(details), hopeless=why)
+        never = hopeless(pods, time.time(), found.warnings)
+        return SchedulerState(phase=phase, word=phase.capitalize(), detail="; ".join(details), hopeless=never)
 
     def cancel(self, submission: Submission) -> None:
         """Keep the output so far, then delete the run: what Kubernetes ends, it forgets."""
@@ -111,17 +114,18 @@ class KubernetesScheduler:
             _keep_ends(cluster, pods, spool, needed=settings.claim is None)
         # KubeRay takes its pods away when the job is over: that one is gone says nothing there
         nodes = 0 if settings.is_ray else job.nodes
-        # with those of which something was kept, and whose pod is gone, as a failed Job takes them along
-        deleted = [name for name, _ in kept.kept_streams(spool) if _NODE.fullmatch(name) and _ranks_of(name, job)]
+        # also of pods that are gone, as a failed Job takes them along
         streams = [
             Stream(name, kept.read_kept(spool, name).splitlines(keepends=True), _ranks_of(name, job))
-            for name in dict.fromkeys([*(pod.stream for pod in pods), *deleted])
+            for name, _ in kept.kept_streams(spool)
         ]
         if settings.claim is not None:
             streams.append(Stream("claim", _read_claim(cluster, submission, settings).splitlines(keepends=True)))
         end = run_end(found.run)
-        if snapshot is None:
-            _release(cluster, submission)
+        for kind, name in _objects(submission):
+            if kind == "RayCluster" and snapshot is None:  # KubeRay does not know that the job is over
+                with suppress(Refused):
+                    cluster.patch(kind, name, {"spec": {"suspend": True}})
         told = scheduler_end(pods, end, nodes, found.warnings, cancelled=snapshot is not None and not snapshot.given_up)
         return Gathered(tuple(streams), told, PATTERNS if settings.is_ray else ())
 
@@ -174,14 +178,6 @@ def _ranks_of(stream: str, job: Job) -> tuple[int, ...]:
     return ranks[int(node[1]) * job.ranks_per_node :][: job.ranks_per_node]
 
 
-def _release(cluster: Cluster, submission: Submission) -> None:
-    """Have KubeRay take the pods of a RayCluster away, which it would keep: it does not know that the job is over."""
-    for kind, name in _objects(submission):
-        if kind == "RayCluster":
-            with suppress(Refused):
-                cluster.patch(kind, name, {"spec": {"suspend": True}})
-
-
 def _keep_ends(cluster: Cluster, pods: list[Pod], spool: Path, needed: bool) -> None:
     """Keep what pods have printed to their ends, also where the nodes of some are out of reach by now. Raises
     UsageError where a good run would be lost. ``needed``: nothing but the logs holds what the ranks measured."""
@@ -209,13 +205,6 @@ def _warnings(cluster: Cluster, name: str) -> list[str]:
     own.sort(key=lambda event: text(event, "lastTimestamp") or text(event, "metadata", "creationTimestamp"))
     told = (f"{text(event, 'reason')}: {text(event, 'message')}" for event in own)
     return list(dict.fromkeys(" ".join(words.split()) for words in told))
-
-
-def _why(pods: list[Pod], nodes: int, warnings: list[str]) -> list[str]:
-    """Why pods are missing or wait, in the cluster's words; the first reason is every other's."""
-    waits = [f"{pod.name} waits: {why}" for pod in pods if pod.phase == "Pending" and (why := pod.why_pending())]
-    there = sum(pod.role != "submitter" for pod in pods)
-    return waits[:1] if waits or there >= nodes else warnings[-1:]
 
 
 def clear_away(cluster: Cluster, submission: Submission) -> None:

@@ -74,7 +74,7 @@ def test_a_run_that_came_back_whole_is_a_bundle_like_any_other(tmp_path: Path, m
     assert (record.status, record.run.launcher, record.run.ranks) == ("ok", "slurm", 4)
     assert (record.run.started, record.run.ended) == (BEGAN, BEGAN + 60)
     assert record.throughput is not None
-    with pytest.raises(UsageError, match="nothing is overwritten"):
+    with pytest.raises(UsageError, match="cannot write"):
         collect(tmp_path, submission(manifest), gathered(manifest))
 
 

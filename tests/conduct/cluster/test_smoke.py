@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -22,6 +23,7 @@ from tests.synthetic import make_bundle, synthetic_manifest
 
 STACKS = {"deepspeed": {"torch": "2.13.0", "deepspeed": "0.18.0", "transformers": "5.19.0"}}
 IMAGES = {"deepspeed": "registry.example/engines"}
+MACHINE = Mock(**{"stacks.return_value": STACKS, "images.return_value": IMAGES, "device_memory_bytes": None})
 
 
 def planned(size: str, nodes: int) -> Manifest:
@@ -29,19 +31,19 @@ def planned(size: str, nodes: int) -> Manifest:
 
 
 def test_it_is_the_smallest_size_or_a_small_one_of_the_family_on_the_most_nodes_for_two_iterations(tmp_path):
-    (first,) = smoke_plan([planned("1.3B", 1), planned("6.7B", 4)], STACKS, IMAGES, tmp_path)
+    (first,) = smoke_plan([planned("1.3B", 1), planned("6.7B", 4)], MACHINE, tmp_path)
     assert (first.size.name, first.layout.nodes, first.layout.ranks) == ("1.3B", 4, 32)
     assert (first.measure.warmup, first.measure.iterations) == (1, 1)
     assert first.limits.run_seconds <= 1800
-    (first,) = smoke_plan([planned("66B", 4)], STACKS, IMAGES, tmp_path)
+    (first,) = smoke_plan([planned("66B", 4)], MACHINE, tmp_path)
     assert first.size.architecture == "gpt2" and parameter_count(first.size).total < 2e9
     assert first.layout.nodes == 4
 
 
 def test_each_time_is_another_repeat(tmp_path):
-    (first,) = smoke_plan([planned("1.3B", 1)], STACKS, IMAGES, tmp_path)
+    (first,) = smoke_plan([planned("1.3B", 1)], MACHINE, tmp_path)
     (smoke_root(tmp_path) / first.run.id).mkdir(parents=True)
-    (second,) = smoke_plan([planned("1.3B", 1)], STACKS, IMAGES, tmp_path)
+    (second,) = smoke_plan([planned("1.3B", 1)], MACHINE, tmp_path)
     assert (first.run.repeat, second.run.repeat, second.hash) == (1, 2, first.hash)
 
 
@@ -60,7 +62,7 @@ def test_where_runs_are_waited_for_a_failed_one_stops_the_rest(tmp_path, monkeyp
     monkeypatch.setattr(toy_cluster, "JOBS", {})
     monkeypatch.setattr("suite.conduct.cluster.standing.find_scheduler", lambda name: toy_cluster.ToyScheduler())
     launcher = Waiting(toy_cluster.ToySettings(lane=lane), NodeSetup(python="python"))
-    first = smoke_plan([planned("1.3B", 1)], STACKS, IMAGES, tmp_path)
+    first = smoke_plan([planned("1.3B", 1)], MACHINE, tmp_path)
     handing = HandingOver(launcher, ToDo((), {}), quiet=False, to_stderr=False)
     assert handing.smoke(first, tmp_path) is goes_on
     assert list(handing.first["smoke"].values()) == ["ok" if goes_on else "interrupted"]
@@ -73,7 +75,7 @@ def test_a_cluster_that_cannot_keep_runs_back_says_so(tmp_path, monkeypatch):
     launcher = toy_cluster.ToyLauncher(toy_cluster.ToySettings(), NodeSetup(python="python"))
     handing = HandingOver(launcher, ToDo((), {}), quiet=True, to_stderr=False)
     with pytest.raises(UsageError, match="toy cannot have runs wait"):
-        handing.smoke(smoke_plan([planned("1.3B", 1)], STACKS, IMAGES, tmp_path), tmp_path)
+        handing.smoke(smoke_plan([planned("1.3B", 1)], MACHINE, tmp_path), tmp_path)
     assert toy_cluster.JOBS == {} and list(tmp_path.iterdir()) == []
 
 

@@ -58,7 +58,10 @@ def submission_of(manifest: Manifest, memory_bytes: int | None = None, **env: st
 
 def launcher_of(env: dict[str, str], cluster: Any = None, **options: Any) -> KubernetesLauncher:
     nodes = NodeSetup(python="python", image=IMAGE, env=env)
-    return KubernetesLauncher(KubernetesSettings(**options), nodes, cluster)
+    launcher = KubernetesLauncher(KubernetesSettings(**options), nodes)
+    if cluster is not None:
+        launcher.connect(cluster)
+    return launcher
 
 
 def job_of(**changes: Any) -> Job:

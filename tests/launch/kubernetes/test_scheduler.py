@@ -319,3 +319,13 @@ def test_what_pods_print_is_followed_without_events_and_kept_where_the_run_is_ca
     assert shown(1) == [b"four\n"]
     assert shown(1) == []
     assert [path.name for path in scheduler.files(run.submission)] == [spool, f"{spool}.node-0"]
+
+
+def test_whoever_may_not_read_logs_is_told(run, monkeypatch):
+    def forbidden(*asked: Any, **more: Any) -> Any:
+        raise Refused("you may not do this", 403, "pods/log is forbidden")
+
+    run.add_pod(0, "Running")
+    monkeypatch.setattr(run.cluster, "log", forbidden)
+    with pytest.raises(Refused, match="you may not do this"):
+        scheduler_of(run.cluster).printed(run.submission, {}, 2)
