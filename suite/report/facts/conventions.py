@@ -51,21 +51,18 @@ def _warmup(entries: Sequence[Entry]) -> tuple[str, ...]:
 
 def clock_of(entries: Sequence[Entry]) -> str:
     """The suite's, or the backend's log where any of its runs tells that its seconds are from there."""
-    for entry in entries:
-        if (entry.record.environment.worker or {}).get("clock"):
-            return f"{entry.manifest.backend.name}'s log"
-    return SUITE_CLOCK
+    logged = any((entry.record.environment.worker or {}).get("clock") for entry in entries)
+    return f"{entries[0].manifest.backend.name}'s log" if logged else SUITE_CLOCK
 
 
 def clock_lines(rows: "Sequence[Row]") -> tuple[str, ...]:
     """One caveat for all rows that the suite did not time itself."""
-    names = [f"{row.name} ({row.backend})" for row in rows if row.setting.clock != SUITE_CLOCK]
-    if not names:
-        return ()
-    return (
-        f"{', '.join(names)}: seconds and counts are those of the trainer's own log. The suite did not measure them, "
-        "so these rows are ranked with no other backend's",
+    names = ", ".join(f"{row.name} ({row.backend})" for row in rows if row.setting.clock != SUITE_CLOCK)
+    line = (
+        f"{names}: seconds and counts are those of the trainer's own log. The suite did not measure them, so these "
+        "rows are ranked with no other backend's"
     )
+    return (line,) if names else ()
 
 
 def experimental_lines(entries: Sequence[Entry]) -> tuple[str, ...]:

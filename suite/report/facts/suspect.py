@@ -4,9 +4,10 @@ runs that did not succeed, so that nothing that was tried is left out."""
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from suite.bundle.record import FailureKind, Record
+from suite.bundle.record import Failure, FailureKind, Record
 from suite.launch.outcome import NEXT_STEPS
 from suite.report.facts.entry import Entry
 from suite.report.formatting.numbers import counted
@@ -84,32 +85,24 @@ class FailureRow:
 
 def failure_rows(groups: Sequence[Sequence[Entry]]) -> tuple[FailureRow, ...]:
     """Of rows in order, each with its runs."""
-    found: dict[tuple[int, str, str, str], list[Entry]] = defaultdict(list)
+    found: dict[tuple[int, str, str, str], list[tuple[Failure, Entry]]] = defaultdict(list)
     for number, entries in enumerate(groups, start=1):
         for entry in entries:
             if entry.record.status != "ok":
-                kind, phase, evidence = _reported(entry)
-                found[number, kind, phase or "", evidence or ""].append(entry)
-    return tuple(_failure_row(key[0], found[key]) for key in sorted(found))
-
-
-def _reported(entry: Entry) -> tuple[FailureKind, str | None, str | None]:
-    failure = entry.record.failure
-    if failure is None:
-        return "interrupted" if entry.record.status == "interrupted" else "unknown", None, None
-    return failure.kind, failure.phase, failure.evidence[0] if failure.evidence else None
-
-
-def _failure_row(row: int, entries: Sequence[Entry]) -> FailureRow:
-    kind, phase, evidence = _reported(entries[0])
-    failure = entries[0].record.failure
-    return FailureRow(
-        row=row,
-        kind=kind,
-        phase=phase,
-        evidence=evidence,
-        evidence_lines=len(failure.evidence) if failure else 0,
-        next_step=NEXT_STEPS[kind],
-        run_ids=tuple(entry.record.run.id for entry in entries),
-        paths=tuple(entry.path for entry in entries),
+                kind: FailureKind = "interrupted" if entry.record.status == "interrupted" else "unknown"
+                failure = entry.record.failure or Failure(kind=kind, phase=None, evidence=())
+                first = "".join(failure.evidence[:1])
+                found[number, failure.kind, failure.phase or "", first].append((failure, entry))
+    return tuple(
+        FailureRow(
+            row=row,
+            kind=alike[0][0].kind,
+            phase=alike[0][0].phase,
+            evidence=first or None,
+            evidence_lines=len(alike[0][0].evidence),
+            next_step=NEXT_STEPS[alike[0][0].kind],
+            run_ids=tuple(entry.record.run.id for _, entry in alike),
+            paths=tuple(entry.path for _, entry in alike),
+        )
+        for (row, _, _, first), alike in sorted(found.items(), key=itemgetter(0))
     )
