@@ -93,7 +93,17 @@ def read_entries(paths: Sequence[Path], with_imported: bool = False) -> Found[En
 def read_with(look: Look[_Entry], paths: Sequence[Path], with_imported: bool) -> Found[_Entry]:
     """As ``read_entries``, where less than a whole record is looked at; entries have a path."""
     with opened(paths) as places:
-        return _as_given(_read(look, places, with_imported), places, paths)
+        found = _read(look, places, with_imported)
+        if not places.archives:
+            return found
+        # with the names of archives, which were read in a folder that is gone afterwards
+        return Found(
+            [replace(entry, path=places.shown(entry.path)) for entry in found.entries],  # type: ignore
+            [places.shown(line) for line in found.damaged],
+            [replace(one, path=places.shown(one.path), text=places.shown(one.text)) for one in found.caveats],
+            replace(found.read_from, paths=tuple(path.as_posix() for path in paths)),
+            tuple(row.model_copy(update={"path": places.shown(row.path)}) for row in found.imported),
+        )
 
 
 def _records(bundles: Sequence[Surveyed], places: Opened) -> list[Checked[Entry] | StillRunning | DamagedBundle]:
@@ -124,26 +134,18 @@ def _read(look: Look[_Entry], places: Opened, with_imported: bool) -> Found[_Ent
     known = [digest for digest in digests if digest is not None]
     whole = digest_of_all(known) if known and len(known) == len(digests) else None
     read_from = ReportEvidence(whole, tuple(path.as_posix() for path in paths))
-    caveats += [*recorded, *_versions(kept)]
+    caveats += recorded
+    versions = Counter(one.version for one in kept if one.version is not None)
+    if len(versions) > 1:
+        # whose clocks and probes may not be alike
+        named = ", ".join(f"{runs} of {name}" for name, runs in sorted(versions.items()))
+        caveats.append(Caveat(VERSIONS, "", f"runs of different versions of the suite: {named}"))
     found = Found([one.entry for one in kept], damaged, caveats, read_from, tuple(imported) if with_imported else ())
     if not found.entries and not found.imported:
         detail = f"; {found.warnings()[0]}" if found.warnings() else ""
         detail += "; what was imported is not compared" * bool(imported)
         raise UsageError(places.shown(f"no bundle to report in {', '.join(str(path) for path in paths)}{detail}"))
     return found
-
-
-def _as_given(found: Found[_Entry], places: Opened, paths: Sequence[Path]) -> Found[_Entry]:
-    """With the names of archives, where they were read in a folder that is gone afterwards."""
-    if not places.archives:
-        return found
-    return Found(
-        [replace(entry, path=places.shown(entry.path)) for entry in found.entries],  # type: ignore
-        [places.shown(line) for line in found.damaged],
-        [replace(one, path=places.shown(one.path), text=places.shown(one.text)) for one in found.caveats],
-        replace(found.read_from, paths=tuple(path.as_posix() for path in paths)),
-        tuple(row.model_copy(update={"path": places.shown(row.path)}) for row in found.imported),
-    )
 
 
 def _checked(bundle: Surveyed, derived: Derived) -> Checked[Entry]:
@@ -156,13 +158,6 @@ def version_of(derived: Derived) -> str | None:
     """Of the suite that drove the run."""
     stated = (derived.record.environment.driver or {}).get("suite_version")
     return stated if isinstance(stated, str) else None
-
-
-def _versions(kept: Sequence[Checked]) -> list[Caveat]:
-    """A caveat where runs are of more than one version of the suite, whose clocks and probes may not be alike."""
-    counts = Counter(one.version for one in kept if one.version is not None)
-    known = ", ".join(f"{runs} of {name}" for name, runs in sorted(counts.items()))
-    return [Caveat(VERSIONS, "", f"runs of different versions of the suite: {known}")] if len(counts) > 1 else []
 
 
 def trusted(

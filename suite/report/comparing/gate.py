@@ -64,7 +64,10 @@ def hold_to(
             "both sides ran the same stack, so there is no change for the gate to judge: measure the other one with "
             "--python or --image, or say --same-stack where machines or settings are compared"
         )
-    parts = [_part(row, phase) for row in result.rows]
+    named = [
+        (row if phase is None else next((one for one in row.phases if one.name == phase), None)) for row in result.rows
+    ]
+    parts = [part if part and part.log_error else None for part in named]
     below = [
         one_sided(math.log(gate / part.ratio), part.log_error, part.degrees)
         for part in parts
@@ -111,12 +114,6 @@ def check_gate(gate: float, phase: str | None) -> None:
         raise UsageError(f"the gate is a share above 0, not {gate:g}")
     if phase not in (None, *ALL_NAMES):
         raise UsageError(f"--gate-phase is one of {', '.join(ALL_NAMES)}, not {phase!r}")
-
-
-def _part(row: ComparedRow, phase: str | None) -> ComparedRow | ComparedPhase | None:
-    """What of a row the gate judges; null where it could not be tested."""
-    part = next((one for one in row.phases if one.name == phase), None) if phase else row
-    return part if part and part.log_error else None
 
 
 def _outcome(part: ComparedRow | ComparedPhase, row: ComparedRow, gate: float, missed: bool, each: float) -> RowGate:

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass, replace
 from statistics import median
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from suite.bundle.facts import inner, listed_objects, positive
 from suite.bundle.record import Record
@@ -119,15 +119,12 @@ def exchanges(record: Record) -> Iterator[Exchange]:
         scope, pattern, ranks = one.get("scope"), one.get("pattern"), one.get("ranks")
         if isinstance(scope, str) and scope in SCOPES and isinstance(pattern, str) and pattern in PATTERNS:
             known = ranks if type(ranks) is int and 1 < ranks < 1 << 20 else None
-            if sizes := tuple(_sizes(one.get("sizes"))):
-                yield Exchange(scope, pattern, known, sizes, positive(one.get("latency_seconds")))
-
-
-def _sizes(value: Any) -> Iterator[tuple[int, float]]:
-    for one in listed_objects(value)[:_MOST_SIZES]:
-        size, rate = one.get("bytes"), positive(one.get("bus_bytes_per_second"))
-        if type(size) is int and 0 < size < 1 << 50 and rate is not None:
-            yield size, rate
+            told = [
+                (it.get("bytes"), positive(it.get("bus_bytes_per_second"))) for it in listed_objects(one.get("sizes"))
+            ]
+            sizes = tuple((size, rate) for size, rate in told if type(size) is int and 0 < size < 1 << 50 and rate)
+            if sizes:
+                yield Exchange(scope, pattern, known, sizes[:_MOST_SIZES], positive(one.get("latency_seconds")))
 
 
 def _scopes_of(record: Record) -> dict[str, Bandwidths]:

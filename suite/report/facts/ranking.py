@@ -230,11 +230,8 @@ def _beside(rows: Sequence[Row]) -> SideBySide:
     sides = []
     for row in ordered:
         ratio = None if best is None or row is best else compare(row.measured, best.measured, prior=best.prior).ratio
-        sides.append(Side(row, ratio, otherwise(row, first), _lacking(row, phases)))
+        reasons = {**({} if row.generation else {"sync": _NOTHING_SENT}), **dict(row.lacking_phases)}
+        missing = [name for name in phases if name not in row.phase_names]
+        lacking = tuple((name, reasons.get(name, _LACKING[row.setting.kind])) for name in missing)
+        sides.append(Side(row, ratio, otherwise(row, first), lacking))
     return SideBySide(first.size, first.ranks, first.workload, first.work, tuple(sides), phases)
-
-
-def _lacking(row: Row, phases: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    reasons = {**({} if row.generation else {"sync": _NOTHING_SENT}), **dict(row.lacking_phases)}
-    missing = [name for name in phases if name not in row.phase_names]
-    return tuple((name, reasons.get(name, _LACKING[row.setting.kind])) for name in missing)

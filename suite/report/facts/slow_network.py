@@ -69,7 +69,9 @@ def _expected_within(record: Record) -> Expected | None:
         return None
     if not device.link_bytes_per_second or device.link_devices is not None:
         return Expected(min([hardware.link, *_slots(record)]), "a PCIe slot, one direction", _SLOW_PCIE)
-    shares = [share for gpu in gpus(record) if (share := _share_of_links(gpu)) is not None]
+    ups = [[_whole(inner(gpu, "nvlinks", name)) for name in ("to_ranks", "active")] for gpu in gpus(record)]
+    # Links to the run's devices over all that are up; those that are down are missed, not forgiven.
+    shares = [to_ranks / active for to_ranks, active in ups if active and to_ranks and to_ranks <= active]
     # Where links lead from device to device, a part of a node's devices has a part of each one's links.
     is_whole = record.run.layout.devices_per_node == hardware.node_devices
     if not shares and not is_whole:
@@ -130,20 +132,14 @@ def _is_on(record: Record, variable: str) -> bool:
     return isinstance(value, str) and value.strip() not in ("", "0")
 
 
-def _share_of_links(gpu: dict[str, Any]) -> float | None:
-    """Links to the run's devices over all that are up; those that are down are missed, not forgiven."""
-    active, to_ranks = (_whole(inner(gpu, "nvlinks", name)) for name in ("active", "to_ranks"))
-    return to_ranks / active if active and to_ranks and to_ranks <= active else None
-
-
 def _slots(record: Record) -> list[float]:
     """What each device's slot carries. Its generation at one moment may be low, because the device idled."""
-    found = []
-    for gpu in gpus(record):
-        generation, lanes = (_whole(inner(gpu, "pcie", name)) for name in ("max_generation", "max_width"))
-        if generation in _PCIE_LANE and lanes and lanes <= 32:
-            found.append(_PCIE_LANE[generation] * lanes)
-    return found
+    known = [
+        [_whole(inner(gpu, "pcie", name)) or 0 for name in ("max_generation", "max_width")] for gpu in gpus(record)
+    ]
+    return [
+        _PCIE_LANE[generation] * lanes for generation, lanes in known if generation in _PCIE_LANE and 0 < lanes <= 32
+    ]
 
 
 def _adapter_rates(record: Record) -> list[float]:

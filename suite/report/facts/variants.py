@@ -88,7 +88,7 @@ def variants(manifests: Sequence[tuple[str, Manifest, Mapping[str, str]]]) -> li
     names = [""] * len(manifests)
     for indices in alike.values():
         if len(indices) > 1:
-            flat = [_settings(*manifests[index][1:]) for index in indices]
+            flat = [{**_settings(manifests[index][1]), **manifests[index][2]} for index in indices]
             keys = sorted({key for one in flat for key in one})
             differing = [key for key in keys if len({repr(one.get(key)) for one in flat}) > 1]
             for index, one in zip(indices, flat, strict=True):
@@ -99,10 +99,10 @@ def variants(manifests: Sequence[tuple[str, Manifest, Mapping[str, str]]]) -> li
     return names
 
 
-def _settings(manifest: Manifest, launch: Mapping[str, str]) -> dict[str, Any]:
+def _settings(manifest: Manifest) -> dict[str, Any]:
     drawn = lengths_hash_of(manifest)
-    lengths = {"lengths": drawn[:8]} if drawn else {}
-    return {**dict(flattened(manifest.model_dump(mode="json", by_alias=True), _SHOWN_ANYWAY)), **lengths, **launch}
+    found = dict(flattened(manifest.model_dump(mode="json", by_alias=True), _SHOWN_ANYWAY))
+    return {**found, "lengths": drawn[:8]} if drawn else found
 
 
 def _appearance(machine: str, manifest: Manifest) -> tuple:

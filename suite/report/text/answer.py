@@ -212,7 +212,7 @@ def _scaling(model: ReportModel) -> str:
         texts, before = [], ""
         for _, curve in _ends(members):
             last, name = curve.largest, f"eta({curve.largest.row.ranks}; {curve.base.ranks}) "
-            texts.append(f"{name if name != before else ''}{interval(last.eta, bound_digits=1)} ({label(last.row)})")
+            texts.append(f"{name * (name != before)}{interval(last.eta, bound_digits=1)} ({label(last.row)})")
             before = name
         phrases += [f"{kind}, {' to '.join(texts)}"] if texts else []
     return "; ".join(phrases)

@@ -21,6 +21,10 @@ _VOID = "Iterations that do not count, because optimizer steps were skipped in t
 _SHARED = "The bounds draw on what all rows of a machine vary by: fewer rows beside them give other bounds."
 _ABOVE_PEAK = "Above 100 %, which no device can reach: doubt time, the device's name or, in older runs in fp32, TF32"
 _OfCurve = tuple[Curve, Point]
+_SHARED_CPU = (
+    " On a CPU the ranks of a node share its cores and memory bandwidth: eta describes that machine and the code's "
+    "overhead, no network of devices."
+)
 _SCALINGS = {"weak": "Weak: equal work per rank", "strong": "Strong: equal work in all"}
 
 
@@ -129,9 +133,11 @@ def _scaling(model: ReportModel) -> Iterator[Block]:
     if not curves:
         yield "Nothing was measured on two rank counts under one strategy, so there is no efficiency to report."
         return
+    rows = [point.row for curve in curves for point in curve.points]
+    has_shared_cpu = any(row.setting.device == "cpu" and row.nodes < row.ranks for row in rows)
     yield (
         "The last columns are the eta of each phase's own time. Do not compare rows of different N0 or strategy."
-        f"{_shared_cpu(curves)}"
+        f"{_SHARED_CPU * has_shared_cpu}"
     )
     for kind, heading in _SCALINGS.items():
         points = [(curve, point) for curve in curves if curve.kind == kind for point in curve.points]
@@ -140,17 +146,6 @@ def _scaling(model: ReportModel) -> Iterator[Block]:
             yield _eta_table(points)
     if model.scaling.alone:
         yield f"Without another rank count: {', '.join(row.name for row in model.scaling.alone)}."
-
-
-def _shared_cpu(curves: Sequence[Curve]) -> str:
-    """A warning wherever the ranks of a curve are processes of one host's processor."""
-    rows = [point.row for curve in curves for point in curve.points]
-    if not any(row.setting.device == "cpu" and row.nodes < row.ranks for row in rows):
-        return ""
-    return (
-        " On a CPU the ranks of a node share its cores and memory bandwidth: eta describes that machine and the code's "
-        "overhead, no network of devices."
-    )
 
 
 def _eta_table(points: Sequence[_OfCurve]) -> Table:
