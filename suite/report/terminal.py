@@ -4,14 +4,14 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from suite.bundle.imported.record import MARK
-from suite.report.facts.kind import WorkKind
+from suite.report.facts.entry import WorkKind
 from suite.report.facts.model import ReportModel
 from suite.report.facts.pool import Row
 from suite.report.formatting.escape import plain, visible
 from suite.report.formatting.forms import Cells, Form, print_line, print_widest, without
 from suite.report.formatting.numbers import UNKNOWN, counted, gib, interval, number
 from suite.report.text.answer import MOST_SHOWN, Verdict, figures, nothing_ranked, scope, trust, verdicts_of
-from suite.report.text.columns import rate
+from suite.report.text.section import rate
 from suite.spec.terminal import say
 from suite.spec.width import terminal_columns, wrapped
 

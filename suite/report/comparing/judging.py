@@ -10,8 +10,7 @@ from typing import Any
 from suite.report.comparing.model import ComparedMemory, ComparedPhase, ComparedRow, MemoryVerdict
 from suite.report.comparing.pairing import Measured, copies
 from suite.report.facts.costs import OF_THE_RUN, peaks_of
-from suite.report.facts.noise import in_turns
-from suite.report.facts.phase_ratios import in_part
+from suite.report.facts.noise import in_part, in_turns
 from suite.spec.phases import ALL_NAMES
 from suite.stats.compare import DEFAULT_MARGIN, ComparisonVerdict, LogDifference, welch
 from suite.stats.deciding import POWER, runs_to_decide

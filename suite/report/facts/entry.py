@@ -1,10 +1,14 @@
-"""What goes into a report, what it rests on, and what all of its modules share."""
+"""What goes into a report, what it rests on, and what kind of work rows do: those of different kinds are told apart in
+every table, and never ranked together."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from suite.bundle.record import Record
+from suite.report.formatting.numbers import listed
+from suite.spec.algorithms import PPO_NAME, Algorithm
+from suite.spec.lengths import Lengths
 from suite.spec.manifest import Manifest
 
 #: Runs that a figure needs before it may be published, and before it may be put in an order (facts of the method).
@@ -68,3 +72,70 @@ class ReportEvidence:
     digest: str | None = None
     paths: tuple[str, ...] = ()
     bundles: tuple[BundleDigest, ...] = ()
+
+
+#: What their makers call the families of shapes.
+FAMILIES = {
+    "gpt2": "GPT-2",
+    "opt": "OPT",
+    "llama": "Llama",
+    "qwen2": "Qwen2",
+    "qwen3": "Qwen3",
+    "mixtral": "Mixtral",
+    "qwen3_moe": "Qwen3-MoE",
+}
+EVEN = "even"
+
+
+@dataclass(frozen=True, order=True)
+class WorkKind:
+    """Algorithm, groups, family of the model and distributions of lengths; PPO comes first where kinds are sorted.
+
+    ``options``: of the algorithm, those that are not its defaults. ``prompts`` and ``responses``: their distribution as
+    the command line has it, or ``even``.
+    """
+
+    is_not_ppo: bool
+    algorithm: str
+    options: str
+    group: int
+    family: str
+    responses: str
+    prompts: str
+
+    @property
+    def lengths(self) -> str:
+        """How long samples are, in short: of the responses, and of prompts where those are uneven."""
+        return self.responses if self.prompts == EVEN else f"{self.responses}, prompts {self.prompts}"
+
+    @property
+    def text(self) -> str:
+        """``GRPO in groups of 8 on Llama, responses lognormal:mean=512,sigma=0.6,cap=4096``."""
+        options = f" ({self.options})" if self.options else ""
+        groups = f" in groups of {self.group}" if self.group > 1 else ""
+        lengths = {"prompts": self.prompts, "responses": self.responses}
+        uneven = [f"{name} {text}" for name, text in lengths.items() if text != EVEN]
+        return f"{self.algorithm}{options}{groups} on {self.family}" + (f", {listed(uneven)}" if uneven else "")
+
+
+def kind_of(manifest: Manifest) -> WorkKind:
+    """All that it says is work, so that equal work is of one kind."""
+    workload = manifest.workload
+    return WorkKind(
+        is_not_ppo=workload.algorithm.name != PPO_NAME,
+        algorithm=algorithm_name(workload.algorithm),
+        options=workload.algorithm.text().partition(":")[2].replace(",", ", "),
+        group=workload.group,
+        family=FAMILIES[manifest.size.architecture],
+        responses=_lengths(workload.lengths),
+        prompts=_lengths(workload.prompt_lengths),
+    )
+
+
+def algorithm_name(algorithm: Algorithm) -> str:
+    """As papers write it: ``PPO``, ``GRPO``."""
+    return algorithm.name.upper()
+
+
+def _lengths(lengths: Lengths | None) -> str:
+    return EVEN if lengths is None else lengths.text()

@@ -7,12 +7,11 @@ from suite.bundle.imported.record import ImportedRow
 from suite.report.facts.conventions import clock_lines, conventions, experimental_lines, recorded_conventions
 from suite.report.facts.entry import BundleDigest, Entry, ReportEvidence
 from suite.report.facts.machines import Machine, assign_machines
-from suite.report.facts.network import NetworkLine, network_lines, network_runs
+from suite.report.facts.network import NetworkLine, network_lines, network_runs, slow_networks
 from suite.report.facts.noise import share_noise, two_mode_lines
 from suite.report.facts.pool import Row, group_entries, pool_rows
 from suite.report.facts.ranking import Ranking, SideBySide, rank, side_by_side
 from suite.report.facts.scaling import Scalings, scale
-from suite.report.facts.slow_network import slow_networks
 from suite.report.facts.suspect import FailureRow, doubt_lines, failure_rows
 from suite.report.facts.work import (
     ModelFacts,

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from suite.bundle.record import Counts, Record
 from suite.report.facts import costs, rollout
 from suite.report.facts.conventions import clock_of
-from suite.report.facts.entry import SUITE_CLOCK, Entry, Setting
-from suite.report.facts.kind import WorkKind, kind_of
+from suite.report.facts.entry import SUITE_CLOCK, Entry, Setting, WorkKind, kind_of
 from suite.report.facts.suspect import doubts_of, is_invalid, is_suspect, pooled, takes_suspect
 from suite.report.facts.variants import LaunchSetting, assign_launch_settings, rerun_options, variants
 from suite.spec.base import digest

@@ -6,10 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from suite.report.facts.entry import RUNS_TO_PUBLISH, RUNS_TO_RANK, Setting
-from suite.report.facts.kind import WorkKind
-from suite.report.facts.noise import in_turns, place_of, rounds_of
-from suite.report.facts.phase_ratios import Difference, PhaseRatio, PhaseRounds, difference, phase_ratios, phase_rounds
+from suite.report.facts.entry import RUNS_TO_PUBLISH, RUNS_TO_RANK, Setting, WorkKind
+from suite.report.facts.noise import (
+    Difference,
+    PhaseRatio,
+    PhaseRounds,
+    difference,
+    in_turns,
+    phase_ratios,
+    phase_rounds,
+    place_of,
+    rounds_of,
+)
 from suite.report.facts.pool import Row, unbounded
 from suite.report.facts.work import done_otherwise, otherwise
 from suite.spec.phases import ALL_NAMES

@@ -4,8 +4,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from suite.report.facts.noise import in_turns, place_of, rounds_of
-from suite.report.facts.phase_ratios import in_part
+from suite.report.facts.noise import in_part, in_turns, place_of, rounds_of
 from suite.report.facts.pool import Row, unbounded
 from suite.spec.workload import Scaling
 from suite.stats.intervals import Interval

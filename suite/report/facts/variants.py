@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 from suite.bundle.facts import inner
 from suite.bundle.record import Record
 from suite.launch.cluster.registry import CLUSTER_LAUNCHERS
-from suite.report.facts.entry import Entry
-from suite.report.facts.kind import kind_of
+from suite.report.facts.entry import Entry, kind_of
 from suite.report.facts.rollout import lengths_hash_of
 from suite.spec.manifest import Manifest
 

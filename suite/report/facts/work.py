@@ -4,8 +4,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from suite.report.facts.entry import Entry, manifests_of
-from suite.report.facts.kind import FAMILIES, algorithm_name, kind_of
+from suite.report.facts.entry import FAMILIES, Entry, algorithm_name, kind_of, manifests_of
 from suite.report.facts.pool import Row
 from suite.report.formatting.numbers import counted
 from suite.spec.algorithms import PPO_NAME, Option

@@ -11,8 +11,7 @@ from suite.report.facts.ranking import Group
 from suite.report.formatting.escape import inline, plain
 from suite.report.formatting.grid import Column, Table
 from suite.report.formatting.numbers import UNKNOWN, counted, interval, listed, moment, number
-from suite.report.text.columns import label
-from suite.report.text.section import Block, Pointer, Pointers, bullets
+from suite.report.text.section import Block, Pointer, Pointers, bullets, label
 
 #: Comparisons that are shown here; Ranking has all of them.
 MOST_SHOWN = 16

@@ -10,8 +10,7 @@ from suite.report.facts.network import SCOPES, NetworkLine, row_names
 from suite.report.formatting.escape import inline, prose, visible
 from suite.report.formatting.grid import Column, Table
 from suite.report.formatting.numbers import UNKNOWN, number, percent
-from suite.report.text.columns import table_of
-from suite.report.text.section import Block, Heading, Listing, Section, bullets, few
+from suite.report.text.section import Block, Heading, Listing, Section, bullets, few, table_of
 
 #: The file beside the Markdown that lists every bundle.
 DIGESTS = "digests.txt"

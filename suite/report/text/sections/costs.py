@@ -8,8 +8,7 @@ from suite.report.facts.model import ReportModel
 from suite.report.formatting.escape import inline, prose
 from suite.report.formatting.grid import Column, Notes
 from suite.report.formatting.numbers import GIB, UNKNOWN, gib, interval, number, percent
-from suite.report.text.columns import LABEL, Shown, seconds, shown, table_of
-from suite.report.text.section import Block, Picture, Section
+from suite.report.text.section import LABEL, Block, Picture, Section, Shown, seconds, shown, table_of
 from suite.spec.phases import ALL_NAMES
 from suite.stats.intervals import Interval
 

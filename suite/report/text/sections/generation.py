@@ -12,8 +12,7 @@ from suite.report.facts.rollout import Generation, RoleUse, Unevenness
 from suite.report.formatting.escape import inline
 from suite.report.formatting.grid import Column, Table
 from suite.report.formatting.numbers import UNKNOWN, counted, gib, interval, number, percent
-from suite.report.text.columns import LABEL, Shown, label, rate, seconds, shown, table_of
-from suite.report.text.section import Block, Section
+from suite.report.text.section import LABEL, Block, Section, Shown, label, rate, seconds, shown, table_of
 from suite.stats.intervals import Interval
 
 _PHASES = ("sync", "generate", "train")

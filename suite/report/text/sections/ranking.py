@@ -8,7 +8,7 @@ from itertools import chain, groupby
 
 from suite.report.facts.entry import RUNS_TO_PUBLISH, RUNS_TO_RANK, SUITE_CLOCK, Setting
 from suite.report.facts.model import ReportModel
-from suite.report.facts.phase_ratios import COMPARED
+from suite.report.facts.noise import COMPARED
 from suite.report.facts.pool import Row
 from suite.report.facts.ranking import Group, RankedRow, Side, SideBySide
 from suite.report.facts.work import COUNTED, WorkDifference
@@ -16,8 +16,7 @@ from suite.report.formatting.escape import inline, prose
 from suite.report.formatting.grid import Column, Notes, Table
 from suite.report.formatting.numbers import UNKNOWN, counted, gib, interval, listed, number, percent
 from suite.report.text.answer import nothing_ranked
-from suite.report.text.columns import Shown, rate, table_of, varying
-from suite.report.text.section import Block, Heading, Section, bullets, few
+from suite.report.text.section import Block, Heading, Section, Shown, bullets, few, rate, table_of, varying
 
 _TURNS = "Ratios of rows that took turns by iteration are of {} turns, one start for each run."
 _TOO_FEW = (

@@ -12,8 +12,20 @@ from suite.report.facts.scaling import Curve, Point
 from suite.report.formatting.escape import code, inline, prose
 from suite.report.formatting.grid import Column, Notes, Table
 from suite.report.formatting.numbers import UNKNOWN, counted, interval, number, percent
-from suite.report.text.columns import IDENTITY, LABEL, Shown, common, rate, shown, table_of, varying
-from suite.report.text.section import Block, Heading, Picture, Section
+from suite.report.text.section import (
+    IDENTITY,
+    LABEL,
+    Block,
+    Heading,
+    Picture,
+    Section,
+    Shown,
+    common,
+    rate,
+    shown,
+    table_of,
+    varying,
+)
 from suite.spec.phases import ALL_NAMES, TIMED_NAMES
 
 _MOST_NAMED = 12
