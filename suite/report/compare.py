@@ -1,6 +1,5 @@
 """Two sides against each other: the same rows, before and after, here and there; and what reading them found wrong."""
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -8,7 +7,7 @@ from suite.report.comparing import pairing
 from suite.report.comparing.judging import judge
 from suite.report.comparing.model import FactDifference, FolderComparison, Lack, Side, Surroundings, Unjudged
 from suite.report.comparing.pairing import Measured
-from suite.report.facts.entry import Entry
+from suite.report.facts.entry import Entry, grouped
 from suite.report.facts.environment import FactKind, FactOfBoth, facts_of_both, figures_apart
 from suite.report.formatting.numbers import listed
 from suite.report.reading import ALTERED, RUNNING, VERSIONS, Caveat, Found, lines_of
@@ -82,17 +81,13 @@ def _why(first: Sequence[Measured], second: Sequence[Measured], alike: Sequence[
 
 def _surroundings_of(pairs: Sequence[tuple[Measured, Measured]]) -> Surroundings:
     """Over all pairs of rows. Facts that only one side tells are a difference too, for all that is known."""
-    known: dict[str, None] = {}
-    found: dict[FactOfBoth, list[str]] = defaultdict(list)
-    for row, fact in _facts(pairs):
-        known[fact[0]] = None
-        if fact[2] != fact[3]:
-            found[fact].append(row)
+    found = grouped((fact, row) for row, fact in _facts(pairs))
     same_code = {_is_same_code(*sides) for sides in pairs}
     order = [*_ACROSS, "host"]
     differences = [
         FactDifference(name=name, kind=kind, before=before, after=after, rows=tuple(rows))
         for (name, kind, before, after), rows in sorted(found.items(), key=lambda one: order.index(one[0][1]))
+        if before != after
     ]
     differing = {one.name for one in differences}
     names = {kind: {one.name for one in differences if one.kind == kind} for kind in _ACROSS}
@@ -100,7 +95,7 @@ def _surroundings_of(pairs: Sequence[tuple[Measured, Measured]]) -> Surroundings
     return Surroundings(
         label=f"across {listed(kinds)}" if kinds else _OTHER_HOST if differences else _ALIKE,
         equal=not differences,
-        alike=tuple(name for name in known if name not in differing),
+        alike=tuple(name for name in dict.fromkeys(fact[0] for fact in found) if name not in differing),
         differences=tuple(differences),
         same_stack=False if False in same_code else True if same_code == {True} else None,
     )
@@ -118,14 +113,12 @@ def _is_same_code(before: Measured, after: Measured) -> bool | None:
 def _facts(pairs: Sequence[tuple[Measured, Measured]]) -> Iterator[tuple[str, FactOfBoth]]:
     """With the names of their rows. Figures are of the machine, so of all rows on it together: those of a row are too
     few and too unlike each other to tell."""
-    alike: dict[tuple, list[tuple[Measured, Measured]]] = defaultdict(list)
     for before, after in pairs:
-        alike[before.hardware, after.hardware].append((before, after))
         for fact in facts_of_both(before.records, after.records):
             yield after.name, fact
         for name, first, second in pairing.differing_settings(before, after):
             yield after.name, (pairing.called(name), "setting", (first,), (second,))
-    for rows in alike.values():
+    for rows in grouped(((before.hardware, after.hardware), (before, after)) for before, after in pairs).values():
         sides = ([record for pair in rows for record in pair[side].records] for side in (0, 1))
         for fact in figures_apart(*sides):
             yield from ((after.name, fact) for _, after in rows)

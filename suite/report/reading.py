@@ -19,11 +19,11 @@ from suite.bundle.store import Bundle, DamagedBundle, StillRunning
 from suite.bundle.walk import is_trial
 from suite.report.facts.entry import Entry, ReportEvidence
 from suite.report.formatting.escape import visible
-from suite.report.formatting.numbers import counted
+from suite.report.formatting.numbers import counted, few
 from suite.spec.base import UsageError
 
 #: Bundles of which the same thing is said.
-MOST_SHOWN = 5
+MOST_SHOWN, _REST = 5, "and {{}} more bundles: {} (suite verify --json)"
 #: Kinds of what is told beside a finding's name.
 RUNNING, ALTERED, VERSIONS, OTHER = "running", "record.json is not what its events give", "versions", ""
 _Entry = TypeVar("_Entry")
@@ -77,7 +77,7 @@ class Found(Generic[_Entry]):
 
     def warnings(self) -> list[str]:
         """What a reader needs of it, a line each that a terminal can show."""
-        damaged = few([f"left out, damaged: {line}" for line in self.damaged], "damaged")
+        damaged = few([f"left out, damaged: {line}" for line in self.damaged], MOST_SHOWN, _REST.format("damaged"))
         return [visible(line, 400) for line in (*damaged, *lines_of(self.caveats))]
 
 
@@ -184,10 +184,4 @@ def lines_of(caveats: Iterable[Caveat]) -> Iterator[str]:
     """A line each, a few of each kind."""
     for kind, alike in groupby(caveats, lambda caveat: caveat.kind):
         lines = [str(caveat) for caveat in alike]
-        yield from few(lines, kind) if kind != OTHER else lines
-
-
-def few(lines: Sequence[str], what: str) -> list[str]:
-    """As many as somebody reads, one for each bundle, and of how many more the same is true."""
-    left = len(lines) - MOST_SHOWN
-    return list(lines) if left <= 0 else [*lines[:MOST_SHOWN], f"and {left} more bundles: {what} (suite verify --json)"]
+        yield from few(lines, MOST_SHOWN, _REST.format(kind)) if kind != OTHER else lines

@@ -1,10 +1,9 @@
 """What a report shows on a terminal: the widest form of its headline table that fits it."""
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from suite.bundle.imported.record import MARK
-from suite.report.facts.entry import WorkKind
+from suite.report.facts.entry import grouped
 from suite.report.facts.model import ReportModel
 from suite.report.facts.pool import Row
 from suite.report.formatting.escape import plain, visible
@@ -63,9 +62,7 @@ def headline_rows(model: ReportModel) -> list[Cells]:
         short = {**_SHORT_VERDICTS, "not distinguishable": "equal"} if group.is_equal else _SHORT_VERDICTS
         verdicts |= {one.row.number: short.get(one.verdict, one.verdict) for one in group.places}
     etas = {point.row.number: point.eta for curve in model.scaling.curves for point in curve.points}
-    alike: dict[tuple, list[Row]] = defaultdict(list)
-    for row in model.rows:
-        alike[row.work, row.size, row.ranks, row.backend, row.layout].append(row)
+    alike = grouped(((row.work, row.size, row.ranks, row.backend, row.layout), row) for row in model.rows)
     several = [same for same in alike.values() if len({(row.launcher, row.variant) for row in same}) > 1]
     apart = {row.number: row.variant or f"launcher={row.launcher}" for same in several for row in same}
     return [_headline(row, interval(etas.get(row.number), 1), verdicts[row.number], apart) for row in model.rows]
@@ -74,10 +71,8 @@ def headline_rows(model: ReportModel) -> list[Cells]:
 def print_headline(model: ReportModel) -> None:
     """One table for each kind of work."""
     rows = headline_rows(model)
-    by_work: dict[WorkKind, list[Cells]] = defaultdict(list)
-    for row, cells in zip(model.rows[:HEADLINE_ROWS], rows, strict=False):
-        by_work[row.work].append(cells)
-    for work, shown in by_work.items():
+    shown_rows = zip(model.rows[:HEADLINE_ROWS], rows, strict=False)
+    for work, shown in grouped((row.work, cells) for row, cells in shown_rows).items():
         if model.several_kinds or work.text != _UNSAID:
             print_line(f"{work.text}:")
         print_widest(_headline_forms(shown))

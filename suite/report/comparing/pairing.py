@@ -9,13 +9,13 @@ from typing import Any
 
 from suite.bundle.record import Record
 from suite.report.comparing.model import Lack, Side, Unjudged
-from suite.report.facts.entry import Entry
+from suite.report.facts.entry import Entry, grouped
 from suite.report.facts.machines import Hardware, assign_machines, hardware_of
 from suite.report.facts.pool import Row, RowRuns, group_entries, pool_rows
 from suite.report.facts.suspect import takes_suspect
 from suite.report.facts.variants import flattened
 from suite.report.facts.work import done_otherwise, otherwise
-from suite.report.formatting.numbers import counted
+from suite.report.formatting.numbers import counted, few
 from suite.spec.manifest import Manifest
 
 #: Parts of a manifest that say which run it is or when it is given up, not what is measured and how.
@@ -214,10 +214,8 @@ def copies(before: Measured, after: Measured) -> str | None:
 
 def look_alikes(pairs: Pairs) -> list[tuple[Measured, Measured]]:
     """Rows without a partner that look like one of the other side: of one name, on as many ranks, by the same stack."""
-    waiting: dict[tuple, list[Measured]] = defaultdict(list)
     before, after = ([one for one in pairs.only if one.side == side] for side in ("before", "after"))
-    for one in after:
-        waiting[_appearance(one)].append(one)
+    waiting = grouped((_appearance(one), one) for one in after)
     return [(one, waiting[_appearance(one)].pop(0)) for one in before if waiting.get(_appearance(one))]
 
 
@@ -284,6 +282,4 @@ def called(setting: str) -> str:
 
 
 def _listed(settings: Sequence[_Setting]) -> str:
-    shown = [f"{called(name)} {one} / {other}" for name, one, other in settings[:_MOST_SETTINGS]]
-    more = len(settings) - len(shown)
-    return ", ".join([*shown, f"and {more} more"] if more > 0 else shown)
+    return ", ".join(few([f"{called(name)} {one} / {other}" for name, one, other in settings], _MOST_SETTINGS))

@@ -1,9 +1,10 @@
 """What goes into a report, what it rests on, and what kind of work rows do: those of different kinds are told apart in
 every table, and never ranked together."""
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
 
 from suite.bundle.record import Record
 from suite.report.formatting.numbers import listed
@@ -11,6 +12,8 @@ from suite.spec.algorithms import PPO_NAME, Algorithm
 from suite.spec.lengths import Lengths
 from suite.spec.manifest import Manifest
 
+_Key = TypeVar("_Key", bound=Hashable)
+_Value = TypeVar("_Value")
 #: Runs that a figure needs before it may be published, and before it may be put in an order (facts of the method).
 RUNS_TO_PUBLISH, RUNS_TO_RANK = 3, 5
 
@@ -23,6 +26,14 @@ class Entry:
     record: Record
     path: str
     digest: str | None = None
+
+
+def grouped(pairs: Iterable[tuple[_Key, _Value]]) -> dict[_Key, list[_Value]]:
+    """By key, in the order in which they come first, the values that have it."""
+    found: dict[_Key, list[_Value]] = defaultdict(list)
+    for key, value in pairs:
+        found[key].append(value)
+    return dict(found)
 
 
 def manifests_of(entries: Sequence[Entry]) -> list[Manifest]:

@@ -8,7 +8,7 @@ from string import ascii_uppercase
 from suite.bundle.facts import inner
 from suite.bundle.record import Record
 from suite.report.facts.costs import texts_of
-from suite.report.facts.entry import Entry
+from suite.report.facts.entry import Entry, grouped
 from suite.report.facts.environment import (
     COPY,
     PRODUCT,
@@ -24,7 +24,7 @@ from suite.report.facts.environment import (
     with_unit,
     worker,
 )
-from suite.report.formatting.numbers import counted, number
+from suite.report.formatting.numbers import counted, few, number
 
 #: Most distinct values of one fact that are written out.
 _MOST_VALUES = 4
@@ -70,15 +70,12 @@ def assign_machines(entries: Sequence[Entry]) -> tuple[list[str], tuple[Machine,
         for index, hardware in enumerate(sorted({one for one in known if one}))
     }
     assigned = [letters[one] if one else "" for one in known]
-    of_manifest: dict[str, set[str]] = defaultdict(set)
-    for entry, letter in zip(entries, assigned, strict=True):
-        of_manifest[entry.manifest.hash] |= {letter} - {""}
-    records: dict[str, list[Record]] = defaultdict(list)
+    of_manifest = grouped((entry.manifest.hash, letter) for entry, letter in zip(entries, assigned, strict=True))
     for place, entry in enumerate(entries):
-        candidates = of_manifest[entry.manifest.hash] or set(letters.values())
+        candidates = {*of_manifest[entry.manifest.hash]} - {""} or {*letters.values()}
         if not assigned[place]:
             assigned[place] = next(iter(candidates)) if len(candidates) == 1 else _UNKNOWN_MACHINE
-        records[assigned[place]].append(entry.record)
+    records = grouped((letter, entry.record) for letter, entry in zip(assigned, entries, strict=True))
     return assigned, tuple(_machine(letter, records[letter]) for letter in sorted(records))
 
 
@@ -145,15 +142,11 @@ def _values(values: Sequence[str]) -> tuple[str, ...]:
     found = Counter(sorted(filter(None, values))).most_common()
     if len(found) <= 1:
         return tuple(value for value, _ in found)
-    shown = [f"{value} ({counted(runs, 'run')})" for value, runs in found[:_MOST_VALUES]]
-    return (*shown, f"{len(found) - _MOST_VALUES} more") if len(found) > _MOST_VALUES else tuple(shown)
+    return tuple(few([f"{value} ({counted(runs, 'run')})" for value, runs in found], _MOST_VALUES, "{} more"))
 
 
 def _packages(records: Sequence[Record]) -> list[Fact]:
-    found: dict[str, list[str]] = defaultdict(list)
-    for record in records:
-        for name, version in packages_of(record).items():
-            found[name].append(version)
+    found = grouped(package for record in records for package in packages_of(record).items())
     facts = [Fact(name, _values(found[name])) for name in sorted(found)[:_MOST_PACKAGES]]
     left = len(found) - len(facts)
     return [*facts, Fact("more packages", (f"{left}, left out here",))] if left else facts
@@ -180,13 +173,9 @@ def _ceilings(records: Sequence[Record]) -> list[Fact]:
 
 def _notes(records: Sequence[Record]) -> tuple[Fact, ...]:
     """What engines and the derivation noted, each note with the backends it is about."""
-    found: dict[str, set] = defaultdict(set)
-    for record in records:
-        for note in (*texts_of(record, "notes"), *record.notes):
-            found[note].add(record.run.backend)
-    by_backends: dict[str, list[str]] = defaultdict(list)
-    for note, backends in sorted(found.items()):
-        by_backends[", ".join(sorted(backends))].append(note)
+    noted = ((note, one.run.backend) for one in records for note in (*texts_of(one, "notes"), *one.notes))
+    found = sorted(grouped(noted).items())
+    by_backends = grouped((", ".join(sorted(set(backends))), note) for note, backends in found)
     return tuple(Fact(backends, tuple(notes)) for backends, notes in sorted(by_backends.items()))
 
 

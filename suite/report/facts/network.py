@@ -15,9 +15,10 @@ from pydantic import Field
 
 from suite.bundle.facts import inner, listed_objects, positive
 from suite.bundle.record import Record
+from suite.report.facts.entry import grouped
 from suite.report.facts.environment import active_adapters, gpus
 from suite.report.facts.pool import Row, RowRuns
-from suite.report.formatting.numbers import counted, number, percent
+from suite.report.formatting.numbers import counted, few, number, percent
 from suite.spec.base import Frozen, printable
 from suite.spec.catalogue import find_device
 
@@ -68,11 +69,12 @@ NetworkRuns = dict[tuple[str, int, int], list[NetworkRun]]
 
 def network_runs(rows: Sequence[Row], groups: Sequence[RowRuns]) -> NetworkRuns:
     """The runs that measured their network. ``groups``: the runs of each row."""
-    found: NetworkRuns = defaultdict(list)
-    for row, group in zip(rows, groups, strict=True):
-        for entry in group.entries:
-            if scopes := _scopes_of(entry.record):
-                found[group.machine, row.nodes, row.ranks].append(NetworkRun(row.number, entry.record, scopes))
+    found = grouped(
+        ((group.machine, row.nodes, row.ranks), NetworkRun(row.number, entry.record, scopes))
+        for row, group in zip(rows, groups, strict=True)
+        for entry in group.entries
+        if (scopes := _scopes_of(entry.record))
+    )
     return dict(sorted(found.items()))
 
 
@@ -97,9 +99,7 @@ def network_lines(alike: NetworkRuns) -> tuple[NetworkLine, ...]:
 
 def row_names(rows: Sequence[int]) -> str:
     """``R1, R2 and 5 more``."""
-    left = len(rows) - _MOST_ROWS
-    names = ", ".join(f"R{row}" for row in rows[:_MOST_ROWS])
-    return f"{names} and {left} more" if left > 0 else names
+    return ", ".join(few([f"R{row}" for row in rows], _MOST_ROWS)).replace(", and", " and")
 
 
 def hardware_here(record: Record) -> "Hardware | None":

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from suite.report.facts.entry import RUNS_TO_PUBLISH
+from suite.report.facts.entry import RUNS_TO_PUBLISH, grouped
 from suite.report.facts.pool import Row, TwoModes, unbounded
 from suite.stats.compare import ComparisonVerdict
 from suite.stats.intervals import Interval, RunSeconds, log_rates, pooled_rate
@@ -17,10 +17,7 @@ from suite.stats.rounds import InTurns, Rounds, compare_in_turns, find_rounds
 def share_noise(rows: Sequence[Row]) -> tuple[Row, ...]:
     """The rows with intervals from the variance that is moderated over all rows of a machine and kind of device; those
     of suspect runs alone share nothing."""
-    alike: dict[tuple[str, str], list[list[float]]] = defaultdict(list)
-    for row in rows:
-        if row.is_ranked:
-            alike[place_of(row)].append(log_rates(row.measured))
+    alike = grouped((place_of(row), log_rates(row.measured)) for row in rows if row.is_ranked)
     priors = {place: moderate(found) for place, found in alike.items()}
     return tuple(_with(row, priors[place_of(row)]) if row.measured and row.is_ranked else row for row in rows)
 
@@ -63,12 +60,9 @@ RoundsByPlace = dict[tuple[str, str], Rounds | None]
 
 def rounds_of(groups: Sequence[Sequence[Row]]) -> RoundsByPlace:
     """For the machines of these groups, each of which is compared within itself: whether by differences in rounds."""
-    found: dict[tuple[str, str], list[Sequence[Row]]] = defaultdict(list)
-    for group in groups:
-        found[place_of(group[0])].append(group)
     return {
-        place: find_rounds([[in_turns(row) for row in group] for group in alike], alike[0][0].prior)
-        for place, alike in found.items()
+        place: find_rounds([list(map(in_turns, group)) for group in alike], alike[0][0].prior)
+        for place, alike in grouped((place_of(group[0]), group) for group in groups).items()
     }
 
 

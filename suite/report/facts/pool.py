@@ -1,13 +1,13 @@
 """From runs to rows: the repeats of one manifest in one launch on one kind of machine are one row."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from suite.bundle.record import Counts, Record
 from suite.report.facts import costs, rollout
 from suite.report.facts.conventions import clock_of
-from suite.report.facts.entry import SUITE_CLOCK, Entry, Setting, WorkKind, kind_of
+from suite.report.facts.entry import SUITE_CLOCK, Entry, Setting, WorkKind, grouped, kind_of
 from suite.report.facts.suspect import doubts_of, is_invalid, is_suspect, pooled, takes_suspect
 from suite.report.facts.variants import LaunchSetting, assign_launch_settings, rerun_options, variants
 from suite.spec.base import digest
@@ -153,9 +153,8 @@ class RowRuns:
 
 def group_entries(entries: Sequence[Entry], machines: Sequence[str]) -> list[RowRuns]:
     """By manifest, machine and launch, in the order of the rows."""
-    found: dict[tuple[str, str, LaunchSetting], list[Entry]] = defaultdict(list)
-    for entry, machine, launch in zip(entries, machines, assign_launch_settings(entries), strict=True):
-        found[entry.manifest.hash, machine, launch].append(entry)
+    launched = zip(entries, machines, assign_launch_settings(entries), strict=True)
+    found = grouped(((entry.manifest.hash, machine, launch), entry) for entry, machine, launch in launched)
     for group in found.values():
         group.sort(key=lambda entry: (entry.record.run.repeat, entry.record.run.id, entry.path))
     return sorted((RowRuns(*key[1:], tuple(group)) for key, group in found.items()), key=_order)

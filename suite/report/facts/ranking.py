@@ -1,12 +1,11 @@
 """Which configuration is faster: only among rows of equal work under an equal setting; and engines and trainers that
 were asked for the same work, shown side by side and never in one ranking."""
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from suite.report.facts.entry import RUNS_TO_PUBLISH, RUNS_TO_RANK, Setting, WorkKind
+from suite.report.facts.entry import RUNS_TO_PUBLISH, RUNS_TO_RANK, Setting, WorkKind, grouped
 from suite.report.facts.noise import (
     Difference,
     PhaseRatio,
@@ -98,27 +97,23 @@ class Ranking:
 def rank(rows: Sequence[Row]) -> Ranking:
     """By work, ranks and setting. Of trainers equal work is what their runs counted too. Rows that differ in their seed
     alone do not compete: where there are such, the rows of each seed are a group."""
-    alike: dict[tuple, list[Row]] = defaultdict(list)
-    for row in rows:
-        if row.measured:
-            work = (row.work_hash, row.lengths_hash, row.samples_per_iteration, done_otherwise(row))
-            alike[row.setting, row.ranks, work].append(row)
+    alike = grouped(
+        ((row.setting, row.ranks, row.work_hash, row.lengths_hash, row.samples_per_iteration, done_otherwise(row)), row)
+        for row in rows
+        if row.measured
+    )
     together_in: list[tuple[list[Row], int | None]] = []
     apart: list[Row] = []
     for together in alike.values():
         has_copies = len({row.unseeded_hash for row in together}) < len(together)
-        by_seed: dict[int | None, list[Row]] = defaultdict(list)
-        for row in together:
-            by_seed[row.seed if has_copies else None].append(row)
+        by_seed = grouped((row.seed if has_copies else None, row) for row in together)
         for seed, members in by_seed.items():
             if len(members) > 1:
                 together_in.append((members, seed if len(by_seed) > 1 else None))
             else:
                 apart += members
     rounds = rounds_of([members for members, _ in together_in])
-    by_place: dict[tuple[str, str], list[list[Row]]] = defaultdict(list)
-    for members, _ in together_in:
-        by_place[place_of(members[0])].append(members)
+    by_place = grouped((place_of(members[0]), members) for members, _ in together_in)
     of_phases = {place: phase_rounds(by_place[place]) if found else {} for place, found in rounds.items()}
     groups = []
     for members, seed in together_in:
@@ -217,15 +212,13 @@ class SideBySide:
 
 def side_by_side(rows: Sequence[Row]) -> tuple[SideBySide, ...]:
     """Groups of more than one kind: engines and trainers, synchronous and asynchronous, or trainers of other work."""
-    alike: dict[tuple, list[Row]] = defaultdict(list)
-    kinds: dict[tuple, set[tuple]] = defaultdict(set)
-    for row in rows:
-        if row.measured:
-            setting = replace(row.setting, kind="engine", asynchronous=False)
-            work = (setting, row.work_hash, row.lengths_hash, row.ranks)
-            alike[work].append(row)
-            kinds[work].add((row.setting.kind, row.setting.asynchronous, done_otherwise(row)))
-    return tuple(_beside(members) for work, members in alike.items() if len(kinds[work]) > 1)
+    settings = [(replace(row.setting, kind="engine", asynchronous=False), row) for row in rows if row.measured]
+    alike = grouped(((setting, row.work_hash, row.lengths_hash, row.ranks), row) for setting, row in settings)
+    return tuple(
+        _beside(members)
+        for members in alike.values()
+        if len({(row.setting.kind, row.setting.asynchronous, done_otherwise(row)) for row in members}) > 1
+    )
 
 
 def _beside(rows: Sequence[Row]) -> SideBySide:

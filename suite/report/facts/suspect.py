@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from suite.bundle.record import Failure, FailureKind, Record
 from suite.launch.outcome import NEXT_STEPS
-from suite.report.facts.entry import Entry
+from suite.report.facts.entry import Entry, grouped
 from suite.report.formatting.numbers import counted
 from suite.spec.manifest import Manifest
 
@@ -52,21 +52,20 @@ def doubts_of(records: Sequence[Record]) -> tuple[str, ...]:
 
 def doubt_lines(rows: "Sequence[Row]") -> list[str]:
     """How many runs of which rows, and what became of them, then each reason with its rows."""
-    became: dict[str, list[Row]] = defaultdict(list)
-    reasons: dict[str, list[Row]] = defaultdict(list)
-    first: dict[str, str] = {}
-    for row in rows:
-        if row.doubts:
-            kept = "counted, as asked for" if row.holds_suspect else "left out"
-            became[kept if row.is_ranked else "of rows that are therefore not ranked"].append(row)
-        for reason in row.doubts:
-            reasons[first.setdefault(reason.translate(_FIGURES), reason)].append(row)
+    kept = {True: "counted, as asked for", False: "left out"}
+    became = grouped(
+        (kept[row.holds_suspect] if row.is_ranked else "of rows that are therefore not ranked", row)
+        for row in rows
+        if row.doubts
+    )
     lines = []
     for word, members in became.items():
         counts = ", ".join(f"{row.name} {row.runs_suspect + row.runs_invalid} of {row.runs}" for row in members)
         total = sum(row.runs_suspect + row.runs_invalid for row in members)
         lines.append(f"{counted(total, 'suspect or invalid run')} {word}: {counts}")
-    return lines + [f"{reason}: {', '.join(row.name for row in members)}" for reason, members in reasons.items()]
+    first: dict[str, str] = {}
+    told = ((first.setdefault(why.translate(_FIGURES), why), row.name) for row in rows for why in row.doubts)
+    return lines + [f"{reason}: {', '.join(names)}" for reason, names in grouped(told).items()]
 
 
 @dataclass(frozen=True)

@@ -1,15 +1,15 @@
 """How rows differ beyond the columns of a table: launcher and image of their runs, and other settings; what it takes to
 run one again where it was run."""
 
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from suite.bundle.facts import inner
 from suite.bundle.record import Record
 from suite.launch.cluster.registry import CLUSTER_LAUNCHERS
-from suite.report.facts.entry import Entry, kind_of
+from suite.report.facts.entry import Entry, grouped, kind_of
 from suite.report.facts.rollout import lengths_hash_of
+from suite.report.formatting.numbers import few
 from suite.spec.manifest import Manifest
 
 _SHOWN_ANYWAY = ("schema", "run", "hash", "work_hash", "note", "source", "global_rollouts", "lengths", "algorithm")
@@ -63,10 +63,7 @@ def assign_launch_settings(entries: Sequence[Entry]) -> list[LaunchSetting]:
     """The launch of each entry; one that never got to its launch, or never told of its start, shares that of its
     repeats, where they have one."""
     known = [launch_setting_of(entry.record) for entry in entries]
-    repeats: dict[str, list[int]] = defaultdict(list)
-    for place, entry in enumerate(entries):
-        repeats[entry.manifest.hash].append(place)
-    for places in repeats.values():
+    for places in grouped((entry.manifest.hash, place) for place, entry in enumerate(entries)).values():
         silent = [place for place in places if entries[place].record.environment.worker is None]
         told = {known[place] for place in places if place not in silent}
         for place in silent:
@@ -81,9 +78,7 @@ def assign_launch_settings(entries: Sequence[Entry]) -> list[LaunchSetting]:
 def variants(manifests: Sequence[tuple[str, Manifest, Mapping[str, str]]]) -> list[str]:
     """For each (machine, manifest, settings of the launch) what sets it apart from rows that look the same; mostly
     nothing."""
-    alike: dict[tuple, list[int]] = defaultdict(list)
-    for index, (machine, manifest, _) in enumerate(manifests):
-        alike[_appearance(machine, manifest)].append(index)
+    alike = grouped((_appearance(where, manifest), index) for index, (where, manifest, _) in enumerate(manifests))
     names = [""] * len(manifests)
     for indices in alike.values():
         if len(indices) > 1:
@@ -93,8 +88,7 @@ def variants(manifests: Sequence[tuple[str, Manifest, Mapping[str, str]]]) -> li
             for index, one in zip(indices, flat, strict=True):
                 # what a workload asks for and what it comes to in a layout have one name, and mostly one value
                 settings = list(dict.fromkeys(_setting(key, one.get(key)) for key in differing))
-                rest = len(settings) - _MOST_DIFFERENCES
-                names[index] = " ".join([*settings[:_MOST_DIFFERENCES], *([f"and {rest} more"] if rest > 0 else [])])
+                names[index] = " ".join(few(settings, _MOST_DIFFERENCES))
     return names
 
 

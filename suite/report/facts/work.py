@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from suite.report.facts.entry import FAMILIES, Entry, algorithm_name, kind_of, manifests_of
+from suite.report.facts.entry import FAMILIES, Entry, algorithm_name, grouped, kind_of, manifests_of
 from suite.report.facts.pool import Row
 from suite.report.formatting.numbers import counted
 from suite.spec.algorithms import PPO_NAME, Option
@@ -67,10 +67,7 @@ def model_facts(entries: Sequence[Entry]) -> tuple[ModelFacts, ...]:
 
 def work_differences(rows: Sequence[Row]) -> tuple[WorkDifference, ...]:
     """Each sentence once per backend."""
-    found: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for row in rows:
-        for text in row.work_differences:
-            found[row.backend, text].append(row.name)
+    found = grouped(((row.backend, text), row.name) for row in rows for text in row.work_differences)
     return tuple(WorkDifference(backend, tuple(names), text) for (backend, text), names in found.items())
 
 

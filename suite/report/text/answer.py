@@ -10,7 +10,7 @@ from suite.report.facts.pool import Row
 from suite.report.facts.ranking import Group
 from suite.report.formatting.escape import inline, plain
 from suite.report.formatting.grid import Column, Table
-from suite.report.formatting.numbers import UNKNOWN, counted, interval, listed, moment, number
+from suite.report.formatting.numbers import UNKNOWN, counted, few, interval, listed, moment, number
 from suite.report.text.section import Block, Pointer, Pointers, bullets, label
 
 #: Comparisons that are shown here; Ranking has all of them.
@@ -152,7 +152,9 @@ def _faster(group: Group) -> str:
     """``a over b``; ``a or b`` and ``a or b, over c``, where the first cannot be told apart."""
     names = _apart([one.row for one in group.places])
     first = sum(one.verdict != "slower" for one in group.places)
-    ahead, after = " or ".join(_few(names[:first])), listed(_few(names[first:]))
+    # of more than three the first two
+    known = [few(part, 2 if len(part) > 3 else 3, "{} more") for part in (names[:first], names[first:])]
+    ahead, after = " or ".join(known[0]), listed(known[1])
     return f"{ahead}{',' * (first > 1)} over {after}" if after else ahead
 
 
@@ -168,10 +170,6 @@ def _apart(rows: Sequence[Row]) -> list[str]:
         named = zip(rows, names, several, more, strict=True)
         names = [f"{inline(row.backend)} {text}".rstrip() if is_one else name for row, name, is_one, text in named]
     return names
-
-
-def _few(names: list[str]) -> list[str]:
-    return names if len(names) <= 3 else [*names[:2], f"{len(names) - 2} more"]
 
 
 def nothing_ranked(model: ReportModel) -> str:

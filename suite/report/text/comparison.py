@@ -9,12 +9,12 @@ from rich.table import Table
 from suite.report.comparing.model import ComparedRow, FolderComparison, Gate, Lack, Unjudged
 from suite.report.formatting.escape import visible
 from suite.report.formatting.forms import Cells, Form, cell, console, print_line, print_widest, without
-from suite.report.formatting.numbers import UNKNOWN, counted, gib, listed, number
+from suite.report.formatting.numbers import UNKNOWN, counted, few, gib, listed, number
 from suite.spec.base import printable
 from suite.stats.deciding import MOST_RUNS
 
 #: Lines of one kind before the rest is only counted; ``--json`` has all of them.
-MOST_LINES = 5
+MOST_LINES, _REST = 5, "- and {} more; --json has them all"
 _MOST_FACTS = 3
 _MOST_ROWS_WITH_PHASES = 8
 _SHORT_VERDICTS = {"not distinguishable": "unclear"}
@@ -58,9 +58,8 @@ def headline(result: FolderComparison) -> Iterator[str]:
     codes = [one for one in around.differences if one.name.endswith(" code")]
     said = {"host", *(one.name.removesuffix(" code") for one in codes)}
     named = [*codes, *(one for one in around.differences if one not in codes and not said & {one.kind, one.name})]
-    facts = [f"{one.name} {_values(one.before)} -> {_values(one.after)}" for one in named[:_MOST_FACTS]]
-    more = [f"{len(named) - _MOST_FACTS} more below"] if len(named) > _MOST_FACTS else []
-    yield f"{around.label}{': ' if facts else ''}{'; '.join([*facts, *more])}"
+    facts = [f"{one.name} {_values(one.before)} -> {_values(one.after)}" for one in named]
+    yield f"{around.label}{': ' if facts else ''}{'; '.join(few(facts, _MOST_FACTS, '{} more below'))}"
     ways = {
         "slower": sum(row.verdict == "slower" for row in result.rows),
         "faster": sum(row.verdict == "faster" for row in result.rows),
@@ -173,11 +172,12 @@ def _print_phases(rows: Sequence[ComparedRow], all_phases: bool) -> None:
     if len(shown) < len(known):
         print_line(f"phases of {counted(len(known) - len(shown), 'more row')}: --phases")
     memories = [(row.name, row.memory) for row in rows if row not in shown and row.memory is not None]
-    for line in _few(
+    lines = [
         f"memory peak of {name}: {gib(one.before_bytes)} -> {gib(one.after_bytes)} GiB ({one.verdict})"
         for name, one in memories
         if one.verdict in ("more", "less")
-    ):
+    ]
+    for line in few(lines, MOST_LINES, _REST):
         print_line(line)
 
 
@@ -220,9 +220,7 @@ def _print_surroundings(result: FolderComparison) -> None:
 
 
 def _values(values: Sequence[str]) -> str:
-    shown = [visible(value, 60) for value in values[:MOST_LINES]]
-    more = [f"{len(values) - MOST_LINES} more"] if len(values) > MOST_LINES else []
-    return ", ".join([*shown, *more]) or UNKNOWN
+    return ", ".join(few([visible(value, 60) for value in values], MOST_LINES, "{} more")) or UNKNOWN
 
 
 def _lacking(unjudged: Sequence[Unjudged]) -> Iterator[str]:
@@ -232,17 +230,11 @@ def _lacking(unjudged: Sequence[Unjudged]) -> Iterator[str]:
         if found:
             noun, plural = ("row or bundle", "rows or bundles") if lack == "copies" else ("row", None)
             yield f"{counted(len(found), 'bundle' if lack in _OF_BUNDLES else noun, plural)} {words}:"
-            yield from _few(
+            lines = [
                 f"- {_SIDES[one.side]}{visible(one.name, 200)}{': ' if one.detail else ''}{visible(one.detail, 400)}"
                 for one in found
-            )
-
-
-def _few(lines: Iterator[str]) -> Iterator[str]:
-    found = list(lines)
-    yield from found[:MOST_LINES]
-    if len(found) > MOST_LINES:
-        yield f"- and {len(found) - MOST_LINES} more; --json has them all"
+            ]
+            yield from few(lines, MOST_LINES, _REST)
 
 
 def _needed(rows: Sequence[ComparedRow], margin: float) -> Iterator[str]:

@@ -13,8 +13,6 @@ from suite.report.formatting.escape import inline
 from suite.report.formatting.grid import Column, Table
 from suite.report.formatting.numbers import UNKNOWN, interval, number, percent
 
-_MOST_LINES = 100
-
 
 class Heading(NamedTuple):
     text: str
@@ -102,11 +100,6 @@ def parts_of(model: ReportModel, sections: Sequence[Section]) -> tuple[Part, ...
 
 def bullets(lines: Iterable[str]) -> Bullets:
     return Bullets(tuple(lines))
-
-
-def few(lines: Sequence[str]) -> list[str]:
-    left = len(lines) - _MOST_LINES
-    return list(lines) if left <= 0 else [*lines[:_MOST_LINES], f"and {left} more"]
 
 
 #: What all rows did as long as nothing else could be measured goes without saying.

@@ -9,8 +9,8 @@ from suite.report.facts.model import ReportModel
 from suite.report.facts.network import SCOPES, NetworkLine, row_names
 from suite.report.formatting.escape import inline, prose, visible
 from suite.report.formatting.grid import Column, Table
-from suite.report.formatting.numbers import UNKNOWN, number, percent
-from suite.report.text.section import Block, Heading, Listing, Section, bullets, few, table_of
+from suite.report.formatting.numbers import UNKNOWN, few, number, percent
+from suite.report.text.section import Block, Heading, Listing, Section, bullets, table_of
 
 #: The file beside the Markdown that lists every bundle.
 DIGESTS = "digests.txt"

@@ -1,10 +1,10 @@
 """Generation by an engine or ranks of its own, trainers that do it as far ahead as a queue lets them, and what uneven
 samples cost."""
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 
 from suite.bundle.record import LengthSummary
+from suite.report.facts.entry import grouped
 from suite.report.facts.model import ReportModel
 from suite.report.facts.network import row_names
 from suite.report.facts.pool import Row
@@ -167,10 +167,7 @@ def _lengths(model: ReportModel) -> Iterator[Block]:
 
 def _length_cells(rows: Sequence[Row]) -> Iterator[tuple[str, ...]]:
     """Two lines for the rows that share their samples, of which the first alone names them."""
-    alike: dict[tuple[str, str], list[Row]] = defaultdict(list)
-    for row in rows:
-        alike[row.workload, row.lengths_hash].append(row)
-    for (workload, _), members in alike.items():
+    for (workload, _), members in grouped(((row.workload, row.lengths_hash), row) for row in rows).items():
         one, names = members[0].unevenness, row_names([row.number for row in members])
         assert one is not None, "only uneven rows are shown"
         yield (names, inline(workload), str(one.samples), "prompts", *_figures(one.prompt))

@@ -6,8 +6,8 @@ from suite.bundle.imported.record import MARK, ImportedRecord
 from suite.report.facts.model import ReportModel
 from suite.report.formatting.escape import code, inline, prose
 from suite.report.formatting.grid import Column, Table
-from suite.report.formatting.numbers import UNKNOWN, counted, gib, number, percent
-from suite.report.text.section import Block, Section, bullets, few
+from suite.report.formatting.numbers import UNKNOWN, counted, few, gib, number, percent
+from suite.report.text.section import Block, Section, bullets
 from suite.spec.phases import ALL
 
 _WORK = ("samples", "prompt_tokens", "response_tokens")

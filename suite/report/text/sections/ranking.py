@@ -1,22 +1,21 @@
 """Who is faster, among rows of equal work under equal conditions; and engines beside trainers that were asked for the
 same work, without a verdict."""
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, groupby
 
-from suite.report.facts.entry import RUNS_TO_PUBLISH, RUNS_TO_RANK, SUITE_CLOCK, Setting
+from suite.report.facts.entry import RUNS_TO_PUBLISH, RUNS_TO_RANK, SUITE_CLOCK, Setting, grouped
 from suite.report.facts.model import ReportModel
 from suite.report.facts.noise import COMPARED
 from suite.report.facts.pool import Row
 from suite.report.facts.ranking import Group, RankedRow, Side, SideBySide
-from suite.report.facts.work import COUNTED, WorkDifference
+from suite.report.facts.work import COUNTED
 from suite.report.formatting.escape import inline, prose
 from suite.report.formatting.grid import Column, Notes, Table
-from suite.report.formatting.numbers import UNKNOWN, counted, gib, interval, listed, number, percent
+from suite.report.formatting.numbers import UNKNOWN, counted, few, gib, interval, listed, number, percent
 from suite.report.text.answer import nothing_ranked
-from suite.report.text.section import Block, Heading, Section, Shown, bullets, few, rate, table_of, varying
+from suite.report.text.section import Block, Heading, Section, Shown, bullets, rate, table_of, varying
 
 _TURNS = "Ratios of rows that took turns by iteration are of {} turns, one start for each run."
 _TOO_FEW = (
@@ -269,9 +268,7 @@ def _counts(group: SideBySide) -> str:
 
 def _differences(model: ReportModel) -> Iterator[Block]:
     shown = [side.row for group in model.beside for side in group.sides if side.row.setting.kind == "trainer"]
-    by_backend: dict[str, list[WorkDifference]] = defaultdict(list)
-    for one in model.differences_of({row.number for row in shown}):
-        by_backend[one.backend].append(one)
+    by_backend = grouped((one.backend, one) for one in model.differences_of({row.number for row in shown}))
     if by_backend:
         yield "What these trainers do otherwise than the suite's own iteration of the same work:"
         for name, known in by_backend.items():
