@@ -36,10 +36,7 @@ _OTHER_HOST, _ALIKE = "on another host of the same kind", "like with like"
 
 
 def compare_entries(
-    before: Sequence[Entry],
-    after: Sequence[Entry],
-    left_out: Sequence[Unjudged] = (),
-    with_suspect: bool = False,
+    before: Sequence[Entry], after: Sequence[Entry], left_out: Sequence[Unjudged] = (), with_suspect: bool = False
 ) -> FolderComparison:
     """Pair the rows of equal backend, layout and work on equally many ranks; versions and machines may differ.
 

@@ -107,8 +107,15 @@ def read_with(look: Look[_Entry], paths: Sequence[Path], with_imported: bool) ->
 
 
 def _records(bundles: Sequence[Surveyed], places: Opened) -> list[Checked[Entry] | StillRunning | DamagedBundle]:
-    found = zip(bundles, records_of(bundles, places.holds), strict=True)
-    return [_checked(bundle, one) if isinstance(one, Derived) else one for bundle, one in found]
+    found: list[Checked[Entry] | StillRunning | DamagedBundle] = []
+    for bundle, one in zip(bundles, records_of(bundles, places.holds), strict=True):
+        if isinstance(one, Derived):
+            entry = Entry(one.manifest, one.record, bundle.path, one.digest)
+            trace = Trace.of(Path(bundle.path), one.record, one.digest)
+            found.append(Checked(entry, trace, one.findings, one.difference, version_of(one)))
+        else:
+            found.append(one)
+    return found
 
 
 def _read(look: Look[_Entry], places: Opened, with_imported: bool) -> Found[_Entry]:
@@ -146,12 +153,6 @@ def _read(look: Look[_Entry], places: Opened, with_imported: bool) -> Found[_Ent
         detail += "; what was imported is not compared" * bool(imported)
         raise UsageError(places.shown(f"no bundle to report in {', '.join(str(path) for path in paths)}{detail}"))
     return found
-
-
-def _checked(bundle: Surveyed, derived: Derived) -> Checked[Entry]:
-    entry = Entry(derived.manifest, derived.record, bundle.path, derived.digest)
-    trace = Trace.of(Path(bundle.path), derived.record, derived.digest)
-    return Checked(entry, trace, derived.findings, derived.difference, version_of(derived))
 
 
 def version_of(derived: Derived) -> str | None:

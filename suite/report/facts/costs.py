@@ -173,11 +173,6 @@ def idle_of(records: Sequence[Record], whole: float) -> Idle | None:
     return Idle(seconds, seconds / whole, by_phase) if by_phase else None
 
 
-def work_differences_of(records: Sequence[Record]) -> tuple[str, ...]:
-    """What the runs' workers do otherwise than the suite's own iteration, each sentence once."""
-    return tuple(dict.fromkeys(text for record in records for text in texts_of(record, "work_differences")))
-
-
 def texts_of(record: Record, name: str) -> list[str]:
     """Those of a list that rank 0 told among its facts."""
     texts = inner(record.environment.worker, name)

@@ -122,7 +122,10 @@ def _machine(letter: str, records: Sequence[Record]) -> Machine:
     for name, reader in readers:
         texts = {key: reader(record) for key, record in alike.items()}
         facts.append(Fact(name, _values([texts[key] for key in keys])))
-    facts += _packages(records) + _ceilings(records)
+    packages = grouped(package for record in records for package in packages_of(record).items())
+    facts += [Fact(name, _values(packages[name])) for name in sorted(packages)[:_MOST_PACKAGES]]
+    left = max(0, len(packages) - _MOST_PACKAGES)
+    facts += [Fact("more packages", (f"{left}, left out here",))] * bool(left) + _ceilings(records)
     names = (_cpu(one) if one.run.device == "cpu" else worker("device", "name")(one) for one in records)
     cuda = [record for record in records if record.run.device == "cuda"]
     sizes = [inner(record.environment.worker, "device", "memory_bytes") for record in cuda]
@@ -143,13 +146,6 @@ def _values(values: Sequence[str]) -> tuple[str, ...]:
     if len(found) <= 1:
         return tuple(value for value, _ in found)
     return tuple(few([f"{value} ({counted(runs, 'run')})" for value, runs in found], _MOST_VALUES, "{} more"))
-
-
-def _packages(records: Sequence[Record]) -> list[Fact]:
-    found = grouped(package for record in records for package in packages_of(record).items())
-    facts = [Fact(name, _values(found[name])) for name in sorted(found)[:_MOST_PACKAGES]]
-    left = len(found) - len(facts)
-    return [*facts, Fact("more packages", (f"{left}, left out here",))] if left else facts
 
 
 def _ceilings(records: Sequence[Record]) -> list[Fact]:

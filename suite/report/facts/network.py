@@ -186,18 +186,19 @@ def slow_networks(alike: NetworkRuns) -> tuple[str, ...]:
                 if look:
                     expected = check.expected_bytes_per_second if check.look else None
                     found[kind, check.scope, expected, look].append((run.row, check))
-    return tuple(_sentence(scope, expected, look, runs) for (_, scope, expected, look), runs in found.items())
-
-
-def _sentence(scope: str, expected: float | None, look: str, runs: list[tuple[int, "NetworkCheck"]]) -> str:
-    where = f"{row_names(sorted({row for row, _ in runs}))} ({counted(len(runs), 'run')}): the network {SCOPES[scope]}"
-    if expected is None:
-        return f"{where} is not the one that the nodes have: {look}"
-    reached = median(check.bus_bytes_per_second for _, check in runs)
-    return (
-        f"{where} is slow: all-reduce has a bus bandwidth of {number(reached / 1e9, 2)} GB/s, "
-        f"{percent(reached / expected)} % of the {number(expected / 1e9)} GB/s of {runs[0][1].expected_of}; {look}"
-    )
+    lines = []
+    for (_, scope, expected, look), members in found.items():
+        rows = row_names(sorted({row for row, _ in members}))
+        told = f"is not the one that the nodes have: {look}"
+        if expected is not None:
+            reached = median(check.bus_bytes_per_second for _, check in members)
+            told = (
+                f"is slow: all-reduce has a bus bandwidth of {number(reached / 1e9, 2)} GB/s, "
+                f"{percent(reached / expected)} % of the {number(expected / 1e9)} GB/s of "
+                f"{members[0][1].expected_of}; {look}"
+            )
+        lines.append(f"{rows} ({counted(len(members), 'run')}): the network {SCOPES[scope]} {told}")
+    return tuple(lines)
 
 
 def _expected_within(record: Record) -> Expected | None:

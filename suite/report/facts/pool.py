@@ -248,7 +248,9 @@ def _row(number: int, group: RowRuns, variant: str, with_suspect: bool) -> Row:
         generation=rollout.generation_of(manifest, measured),
         asynchronous=rollout.asynchronous_of(manifest, measured),
         counts=counts,
-        work_differences=costs.work_differences_of(records),
+        work_differences=tuple(
+            dict.fromkeys(text for record in records for text in costs.texts_of(record, "work_differences"))
+        ),
         lacking_phases=costs.lacking_phases_of(records),
         memory=costs.memory_of(pooled(records, with_suspect)),
         occupied_bytes=costs.occupied_of(measured),
@@ -276,17 +278,14 @@ def turn_of(record: Record, launch: LaunchSetting) -> Turn | None:
 
 
 def setting_of(manifest: Manifest, machine: str, clock: str = SUITE_CLOCK) -> Setting:
-    measure = manifest.measure
+    of_measure = ("device", "precision", "threads_per_rank", "turns")
     return Setting(
         kind=manifest.backend.kind,
         track=manifest.track,
-        device=measure.device,
-        precision=measure.precision,
-        threads_per_rank=measure.threads_per_rank,
-        turns=measure.turns,
         machine=machine,
         asynchronous=manifest.layout.asynchronous,
         clock=clock,
+        **{name: getattr(manifest.measure, name) for name in of_measure},
     )
 
 

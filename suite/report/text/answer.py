@@ -11,7 +11,7 @@ from suite.report.facts.ranking import Group
 from suite.report.formatting.escape import inline, plain
 from suite.report.formatting.grid import Column, Table
 from suite.report.formatting.numbers import UNKNOWN, counted, few, interval, listed, moment, number
-from suite.report.text.section import Block, Pointer, Pointers, bullets, label
+from suite.report.text.section import Block, Pointers, bullets, label
 
 #: Comparisons that are shown here; Ranking has all of them.
 MOST_SHOWN = 16
@@ -245,4 +245,4 @@ def trust(model: ReportModel) -> Pointers:
         (model.alone, f"{counted(len(model.alone), 'row')} without another to compare", "Ranking"),
         (True, f"{model.runs - model.runs_ok:,} failed", "Failures"),
     )
-    return Pointers("How far to trust this:", tuple(Pointer(text, to) for is_so, text, to in pieces if is_so))
+    return Pointers("How far to trust this:", tuple((text, to) for is_so, text, to in pieces if is_so))

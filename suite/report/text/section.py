@@ -30,22 +30,15 @@ class Listing(NamedTuple):
     file: str = ""
 
 
-class Pointer(NamedTuple):
-    """A few words, and the heading under which there is more of it; empty: nowhere."""
-
-    text: str
-    heading: str = ""
-
-
 class Pointers(NamedTuple):
-    """One line of several facts that lead to their details."""
+    """One line of several facts that lead to their details: a few words, and the heading that has more of it."""
 
     start: str
-    pieces: tuple[Pointer, ...]
+    pieces: tuple[tuple[str, str], ...]
 
     @property
     def text(self) -> str:
-        return f"{self.start} {', '.join(piece.text for piece in self.pieces)}."
+        return f"{self.start} {', '.join(text for text, _ in self.pieces)}."
 
 
 #: A string is a paragraph. Every text is marked (``suite.report.formatting.escape``), but for those of listings.

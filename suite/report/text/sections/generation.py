@@ -12,7 +12,7 @@ from suite.report.facts.rollout import Generation, RoleUse, Unevenness
 from suite.report.formatting.escape import inline
 from suite.report.formatting.grid import Column, Table
 from suite.report.formatting.numbers import UNKNOWN, counted, gib, interval, number, percent
-from suite.report.text.section import LABEL, Block, Section, Shown, label, rate, seconds, shown, table_of
+from suite.report.text.section import LABEL, Block, Shown, label, rate, seconds, shown, table_of
 from suite.stats.intervals import Interval
 
 _PHASES = ("sync", "generate", "train")
@@ -56,7 +56,7 @@ _LENGTHS = (
 )
 
 
-def _generation(model: ReportModel) -> Iterator[Block]:
+def generation(model: ReportModel) -> Iterator[Block]:
     rows = [row for row in model.rows if row.generation]
     if not rows:
         return
@@ -111,7 +111,7 @@ def _peak(name: str) -> Callable[[Row], str]:
     return shown("memory.by_phase", lambda phases: gib(next((it.peak_bytes for it in phases if it.name == name), None)))
 
 
-def _asynchronous(model: ReportModel) -> Iterator[Block]:
+def asynchronous(model: ReportModel) -> Iterator[Block]:
     rows = [row for row in model.rows if row.asynchronous]
     if not rows:
         return
@@ -147,7 +147,7 @@ def _histogram(staleness: Sequence[tuple[int, float]]) -> str:
     return ", ".join(f"{age}: {percent(share)} %" for age, share in staleness)
 
 
-def _lengths(model: ReportModel) -> Iterator[Block]:
+def lengths(model: ReportModel) -> Iterator[Block]:
     rows = [row for row in model.rows if row.unevenness]
     if not rows:
         return
@@ -186,8 +186,3 @@ def _batches(one: Unevenness) -> str:
 def _lost_share(row: Row) -> str:
     lost = row.unevenness.idle_slot_seconds if row.unevenness else None
     return percent(lost / row.iteration_seconds) if lost is not None and row.iteration_seconds else UNKNOWN
-
-
-GENERATION = Section("Generation and weight sync", _generation, is_beside=True)
-ASYNCHRONOUS = Section("Asynchronous trainers", _asynchronous, is_beside=True)
-LENGTHS = Section("Lengths and padding", _lengths, is_beside=True)

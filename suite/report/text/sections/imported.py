@@ -7,13 +7,13 @@ from suite.report.facts.model import ReportModel
 from suite.report.formatting.escape import code, inline, prose
 from suite.report.formatting.grid import Column, Table
 from suite.report.formatting.numbers import UNKNOWN, counted, few, gib, number, percent
-from suite.report.text.section import Block, Section, bullets
+from suite.report.text.section import Block, bullets
 from suite.spec.phases import ALL
 
 _WORK = ("samples", "prompt_tokens", "response_tokens")
 
 
-def _blocks(model: ReportModel) -> Iterator[Block]:
+def imported_rows(model: ReportModel) -> Iterator[Block]:
     rows = model.imported
     if not rows:
         return
@@ -81,6 +81,3 @@ def _origin(record: ImportedRecord) -> str:
         *map(prose, record.notes),
     ]
     return "; ".join(filter(None, facts))
-
-
-SECTION = Section("Imported, not measured here", _blocks, needs_rows=False)

@@ -15,7 +15,7 @@ from suite.report.formatting.escape import inline, prose
 from suite.report.formatting.grid import Column, Notes, Table
 from suite.report.formatting.numbers import UNKNOWN, counted, few, gib, interval, listed, number, percent
 from suite.report.text.answer import nothing_ranked
-from suite.report.text.section import Block, Heading, Section, Shown, bullets, rate, table_of, varying
+from suite.report.text.section import Block, Heading, Shown, bullets, rate, table_of, varying
 
 _TURNS = "Ratios of rows that took turns by iteration are of {} turns, one start for each run."
 _TOO_FEW = (
@@ -42,7 +42,7 @@ _BESIDE = (
 )
 
 
-def _ranking(model: ReportModel) -> Iterator[Block]:
+def ranked(model: ReportModel) -> Iterator[Block]:
     if not model.ranking.groups:
         yield nothing_ranked(model)
         return
@@ -191,7 +191,7 @@ _REMARKS: tuple[tuple[str, str, Callable[[Group, RankedRow], bool]], ...] = (
 )
 
 
-def _beside(model: ReportModel) -> Iterator[Block]:
+def side_by_side(model: ReportModel) -> Iterator[Block]:
     if not model.beside:
         return
     yield Heading("Trainers and engines side by side")
@@ -280,7 +280,3 @@ def _differences(model: ReportModel) -> Iterator[Block]:
     silent = sorted({row.backend for row in shown} - by_backend.keys())
     if silent:
         yield f"No such differences are told by {listed([inline(name) for name in silent])}."
-
-
-RANKING = Section("Ranking", _ranking)
-BESIDE = Section(None, _beside)

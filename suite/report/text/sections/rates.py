@@ -17,8 +17,6 @@ from suite.report.text.section import (
     LABEL,
     Block,
     Heading,
-    Picture,
-    Section,
     Shown,
     common,
     rate,
@@ -40,7 +38,7 @@ _SHARED_CPU = (
 _SCALINGS = {"weak": "Weak: equal work per rank", "strong": "Strong: equal work in all"}
 
 
-def _throughput(model: ReportModel) -> Iterator[Block]:
+def throughput(model: ReportModel) -> Iterator[Block]:
     shared = common(model.rows)
     yield f"All rows: {', '.join(shared)}." if shared else "The rows share no setting."
     rows, notes = model.rows, Notes()
@@ -84,7 +82,7 @@ def _steady(row: Row, notes: Notes) -> str:
     return " ".join([text, *(notes.mark("Steady: " + prose(reason)) for reason in row.unsteady_reasons)])
 
 
-def _alone(model: ReportModel) -> Iterator[Block]:
+def alone(model: ReportModel) -> Iterator[Block]:
     """Rows that no other row can be compared with, where the report compares others."""
     works = {row.work_hash for row in model.rows if row.measured}
     if not model.alone or not (model.ranking.groups or len(works) > 1):
@@ -99,7 +97,7 @@ def _alone(model: ReportModel) -> Iterator[Block]:
     yield table_of(columns, model.alone)
 
 
-def _without_scoring(model: ReportModel) -> Iterator[Block]:
+def without_scoring(model: ReportModel) -> Iterator[Block]:
     """DeepSpeed-Chat's figures beside those of the whole iteration."""
     rows = [row for row in model.rows if row.separate_critic and row.phases and not row.setting.asynchronous]
     columns = (LABEL[0], *map(Column, ("samples/s [95 %]", "samples/s of generate + train", "left out %")))
@@ -114,7 +112,7 @@ def _without_scoring(model: ReportModel) -> Iterator[Block]:
         yield Table(columns, tuple(cells))
 
 
-def _predicted(model: ReportModel) -> Iterator[Block]:
+def predicted(model: ReportModel) -> Iterator[Block]:
     """What the planner expected beside what was measured."""
     rows = [(row, row.expected, row.samples_per_second) for row in model.rows]
     found = [(row, foretold, rate.value) for row, foretold, rate in rows if foretold is not None and rate]
@@ -139,7 +137,7 @@ def _predicted(model: ReportModel) -> Iterator[Block]:
     )
 
 
-def _scaling(model: ReportModel) -> Iterator[Block]:
+def scaling(model: ReportModel) -> Iterator[Block]:
     """How much of each rank's rate is left on more ranks, as a whole and by phase."""
     curves = model.scaling.curves
     if not curves:
@@ -184,7 +182,7 @@ def _eta_in(phase: str) -> Callable[[_OfCurve], str]:
     return lambda of: number(eta.value if (eta := dict(of[1].phase_eta).get(phase)) else None)
 
 
-def _failures(model: ReportModel) -> Iterator[Block]:
+def failures(model: ReportModel) -> Iterator[Block]:
     """Runs that did not succeed, with their evidence and what to do next."""
     titles = ("row", "size", "ranks", "backend", "runs", "kind", "phase", "evidence")
     cells = []
@@ -198,18 +196,3 @@ def _failures(model: ReportModel) -> Iterator[Block]:
     if cells:
         columns = tuple(Column(title, title in ("ranks", "runs")) for title in titles)
         yield Table(columns, tuple(cells), tuple(f"{kind}: {steps[kind]}" for kind in sorted(steps)))
-
-
-THROUGHPUT = Section(
-    "Throughput", _throughput, Picture("throughput", "Samples per second by model size, one panel per rank count")
-)
-ALONE = Section(None, _alone)
-WITHOUT_SCORING = Section(None, _without_scoring)
-PREDICTED = Section(
-    "Predicted and measured",
-    _predicted,
-    Picture("predicted", "Predicted samples per second with their bands, and measured"),
-    is_beside=True,
-)
-SCALING = Section("Scaling", _scaling, Picture("scaling", "Scaling efficiency by rank count"))
-FAILURES = Section("Failures", _failures)
