@@ -200,8 +200,7 @@ def figures(model: ReportModel) -> Iterator[Chart]:
 
 
 def points(curve: Curve) -> Iterator[Line]:
-    """The base first. Of each ``eta`` and ``rate``, and what ideal scaling and the prediction say of both: ``ideal
-    rate``, ``predicted eta``. Its text: what speaks against its eta."""
+    """The base first: of each ``eta`` and ``rate``, and what ideal scaling and the prediction say of both."""
     base = curve.base
     yield Line(base, (Mark("eta", 1.0, text="1"), *_beside_eta(base, base)))
     for one in curve.points:

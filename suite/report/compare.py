@@ -39,10 +39,7 @@ def compare_entries(
     before: Sequence[Entry], after: Sequence[Entry], left_out: Sequence[Unjudged] = (), with_suspect: bool = False
 ) -> FolderComparison:
     """Pair the rows of equal backend, layout and work on equally many ranks; versions and machines may differ.
-
-    ``left_out``: what was found to be wrong when the sides were read. ``with_suspect``: runs that something disturbed
-    count like the others. Raises UsageError when nothing pairs.
-    """
+    ``left_out``: what was found to be wrong when the sides were read. Raises UsageError when nothing pairs."""
     first = pairing.measured_rows(before, with_suspect, "before")
     second = pairing.measured_rows(after, with_suspect, "after")
     pairs = pairing.pair(first, second)
@@ -108,8 +105,7 @@ def _is_same_code(before: Measured, after: Measured) -> bool | None:
 
 
 def _facts(pairs: Sequence[tuple[Measured, Measured]]) -> Iterator[tuple[str, FactOfBoth]]:
-    """With the names of their rows. Figures are of the machine, so of all rows on it together: those of a row are too
-    few and too unlike each other to tell."""
+    """With the names of their rows; figures are of a machine, so of all rows on it: one row has too few to tell."""
     for before, after in pairs:
         for fact in facts_of_both(before.records, after.records):
             yield after.name, fact
@@ -122,10 +118,8 @@ def _facts(pairs: Sequence[tuple[Measured, Measured]]) -> Iterator[tuple[str, Fa
 
 
 def by_environment(found: Found) -> tuple[Found, Found]:
-    """The two environments whose rows are in one results folder, that which was named first before the other.
-
-    Raises UsageError where there are not two of them.
-    """
+    """The two environments of one results folder, that which was named first before the other. Raises UsageError where
+    there are not two of them."""
     backends = {entry.manifest.backend.environment: entry.manifest.run.base for entry in found.entries}
     names = sorted(filter(None, backends), key=lambda name: (backends[name] is not None, name))
     if len(names) != 2 or len(backends) != 2 or backends[names[1]] != names[0]:

@@ -31,10 +31,8 @@ _Entry = TypeVar("_Entry")
 
 @dataclass(frozen=True)
 class Caveat:
-    """What a reader must know of how runs were read: of the bundle at ``path``, or, where that is empty, of several.
-
-    ``kind``: the name of a finding, or one of those above. ``leaves_out``: the run is not among those that were read.
-    """
+    """What a reader must know of how the bundle at ``path`` was read; empty: of several. ``kind``: the name of a
+    finding, or one of those above. ``leaves_out``: the run is not among those that were read."""
 
     kind: str
     path: str
@@ -47,8 +45,7 @@ class Caveat:
 
 @dataclass(frozen=True)
 class Checked(Generic[_Entry]):
-    """A run as it was read, with what does not fit within its own bundle. ``difference``: of record.json from what its
-    events give, in words. ``version``: of the suite that drove it."""
+    """A run, with what does not fit within its bundle; ``difference``: of record.json from what its events give."""
 
     entry: _Entry
     trace: Trace
@@ -63,8 +60,7 @@ Look = Callable[[Sequence[Surveyed], Opened], Sequence[Checked[_Entry] | StillRu
 
 @dataclass(frozen=True)
 class Found(Generic[_Entry]):
-    """``damaged``: one line for each bundle that was left out for it. ``caveats``: what else was left out or does not
-    fit together, and records that are not what their events give. ``imported``: other tools' logs."""
+    """``damaged``: one line for each bundle that was left out for it. ``caveats``: what else does not fit together."""
 
     entries: list[_Entry]
     damaged: list[str]
@@ -82,10 +78,8 @@ class Found(Generic[_Entry]):
 
 
 def read_entries(paths: Sequence[Path], with_imported: bool = False) -> Found[Entry]:
-    """Every readable bundle, once, with the record that its events give. ``paths``: folders, and archives of `suite
-    pack`, or runs of these. ``with_imported``: other tools' logs are rows too, and may be all there is.
-
-    Raises UsageError when nothing can be reported.
+    """Every readable bundle, once, with the record that its events give. ``paths``: folders, archives of `suite pack`,
+    or runs of these. ``with_imported``: other tools' logs are rows too. Raises UsageError when nothing can be reported.
     """
     return read_with(_records, paths, with_imported)
 

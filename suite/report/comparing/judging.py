@@ -74,8 +74,7 @@ class JudgedTogether:
         return [None if one.difference is None else next(positive) for one in self.each]
 
     def runs_needed(self, place: int, runs: tuple[int, int]) -> int | None:
-        """Runs a side that would likely show of equal rates that they are equal within the margin, by the noise alone;
-        null where that is out of reach, and where there is no spread to tell it by."""
+        """Runs a side that would likely show equal rates to be equal, by the noise alone; null: out of reach."""
         found = self.each[place].difference
         if found is None:
             return None
@@ -97,10 +96,8 @@ def judge_together(
     within: Mapping[int, LogDifference] = MappingProxyType({}),
 ) -> JudgedTogether:
     """Welch's test on the logarithms of the runs' rates, for each pair of sides that has no reason against it.
-
-    ``alike``: a word that pairs have in common whose runs vary alike, so that their variances are moderated by what
-    they share. ``within``: by place, what turns by iteration say of a difference, in Welch's place.
-    """
+    ``alike``: a word of pairs whose runs vary alike, so that their variances are moderated together. ``within``: by
+    place, what turns by iteration say of a difference, in Welch's place."""
     rates: dict[str, list[list[float]]] = defaultdict(list)
     for pair, reason, word in zip(sides, reasons, alike, strict=True):
         rates[word] += [log_rates(runs) for runs in pair] if reason is None else []
@@ -134,8 +131,7 @@ Pair = tuple[Measured, Measured]
 
 
 def judge(pairs: Sequence[Pair]) -> tuple[ComparedRow, ...]:
-    """Whole iterations are one family of tests that hold the level together; so are all phases of all rows, all peaks
-    of memory, and the claims that two rates are equal within the margin."""
+    """Whole iterations are one family of tests; so are phases, peaks of memory, and claims of equality."""
     reasons = [copies(*pair) for pair in pairs]
     sides = [(before.row.measured, after.row.measured) for before, after in pairs]
     within = _within([(in_turns(before.row), in_turns(after.row)) for before, after in pairs])

@@ -137,8 +137,7 @@ def _place(one: Measured) -> tuple:
 
 
 def lacking(pairs: Pairs, alike: Sequence[tuple[Measured, Measured]]) -> Iterator[Unjudged]:
-    """Rows that could not be paired, with what is nearest; one whose partner failed is told by that alone.
-    ``alike``: those that look alike and did other work."""
+    """Rows without partner, with what is nearest, unless the partner failed; ``alike``: those of other work."""
     other_work = {id(one): f"other work: {what_differs(*both)}" for both in alike for one in both}
     everything = [*(one for both in pairs.paired for one in both), *pairs.only, *pairs.without_rate]
     for side in ("before", "after"):

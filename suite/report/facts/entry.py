@@ -50,10 +50,8 @@ SUITE_CLOCK = "suite"
 
 @dataclass(frozen=True, order=True)
 class Setting:
-    """What two rows must share, besides their work, before their rates may be compared.
-
-    ``turns``: of iterations, in which neighbours are resident and wait, or of whole runs, each alone. ``clock``: the
-    suite's, or whose log the seconds are from: what one trainer's timers hold another's do not.
+    """What two rows must share, besides their work, before their rates may be compared. ``turns``: of iterations, in
+    which neighbours are resident and wait, or of whole runs. ``clock``: the suite's, or whose log the seconds are from.
     """
 
     kind: Literal["engine", "trainer"]
@@ -77,8 +75,7 @@ class BundleDigest:
 
 @dataclass(frozen=True)
 class ReportEvidence:
-    """Where runs were read. ``digest``: over all bundles below ``paths``, those left out too; null where one has none.
-    ``bundles``: those that a report is made of."""
+    """``digest``: over all bundles below ``paths``, those left out too; null where one has none."""
 
     digest: str | None = None
     paths: tuple[str, ...] = ()
@@ -100,11 +97,8 @@ EVEN = "even"
 
 @dataclass(frozen=True, order=True)
 class WorkKind:
-    """Algorithm, groups, family of the model and distributions of lengths; PPO comes first where kinds are sorted.
-
-    ``options``: of the algorithm, those that are not its defaults. ``prompts`` and ``responses``: their distribution as
-    the command line has it, or ``even``.
-    """
+    """PPO comes first where kinds are sorted. ``options``: of the algorithm, those that are not its defaults.
+    ``prompts`` and ``responses``: their distribution as the command line has it, or ``even``."""
 
     is_not_ppo: bool
     algorithm: str

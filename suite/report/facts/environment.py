@@ -21,8 +21,7 @@ FactOfBoth = tuple[str, FactKind, tuple[str, ...], tuple[str, ...]]
 
 
 class Figure(NamedTuple):
-    """A measured figure of a machine, which no two runs have alike: it differs where the sides lie apart. ``least``:
-    what is below it counts as this much."""
+    """A measured figure, which no two runs have alike. ``least``: what is below it counts as this much."""
 
     name: str
     unit: str
@@ -193,8 +192,7 @@ _FIGURES: tuple[Figure, ...] = (
 
 
 def facts_of(records: Sequence[Record], ids: Mapping[str, str]) -> dict[str, tuple[FactKind, tuple[str, ...]]]:
-    """Every fact that a record tells, by its name, with its distinct values; packages and variables are facts of their
-    own. ``ids``: of images that are named by digest (``image_ids``)."""
+    """By name, with distinct values. ``ids``: of images that are named by digest (``image_ids``)."""
     found: dict[str, tuple[FactKind, set[str]]] = {}
     for record in records:
         known: list[tuple[str, FactKind, str]] = [(name, kind, read(record)) for name, kind, read in _READERS]

@@ -60,8 +60,8 @@ class Machine:
 
 
 def assign_machines(entries: Sequence[Entry]) -> tuple[list[str], tuple[Machine, ...]]:
-    """The letter of each entry's machine, and the machines. A run that died before it recorded its hardware belongs to
-    the machine of its own repeats where there is one such, else to the only machine of the report, else to ``?``."""
+    """The letter of each entry's machine, and the machines. A run that died before it told its hardware belongs to that
+    of its repeats where they have one, else to the only machine of the report, else to ``?``."""
     found = [hardware_of(entry.record) for entry in entries]
     whole = {hardware: _whole(hardware, found) for hardware in set(found) if hardware}
     known = [hardware and whole[hardware] for hardware in found]

@@ -43,8 +43,7 @@ class Bandwidths:
 
 @dataclass(frozen=True)
 class NetworkLine:
-    """One scope of the runs on so many ranks and nodes of a machine: medians over the runs, and the slowest run.
-    ``catalogue_bytes_per_second``: per device and direction, as the planner assumes; null where it knows none."""
+    """Medians of one scope, over the runs on so many ranks and nodes of a machine, and the slowest run."""
 
     machine: str
     ranks: int

@@ -15,8 +15,7 @@ from suite.stats.rounds import InTurns, Rounds, compare_in_turns, find_rounds
 
 
 def share_noise(rows: Sequence[Row]) -> tuple[Row, ...]:
-    """The rows with intervals from the variance that is moderated over all rows of a machine and kind of device; those
-    of suspect runs alone share nothing."""
+    """With intervals from the variance of all rows of a machine and kind of device; suspect ones share nothing."""
     alike = grouped((place_of(row), log_rates(row.measured)) for row in rows if row.is_ranked)
     priors = {place: moderate(found) for place, found in alike.items()}
     return tuple(_with(row, priors[place_of(row)]) if row.measured and row.is_ranked else row for row in rows)
@@ -85,9 +84,8 @@ PhaseRounds = Mapping[str, Rounds | None]
 
 @dataclass(frozen=True)
 class PhaseRatio:
-    """Rate of a row in some phases alone over that of another, with bounds that hold together for all of ``COMPARED``
-    and all pairs of rows of a group at 95 %, apart from those of the whole iteration. ``verdict``: null of too few
-    runs. ``paired_rounds``: the ratio is of runs of so many same rounds; null: of independent runs."""
+    """Rate of a row in some phases over that of another; bounds hold together for all of ``COMPARED`` and all pairs of
+    rows of a group at 95 %. ``verdict``: null of too few runs. ``paired_rounds``: null of independent runs."""
 
     name: str
     ratio: Interval
@@ -97,8 +95,7 @@ class PhaseRatio:
 
 @dataclass(frozen=True)
 class Difference:
-    """What a row takes longer per iteration than another, above 0, and the part of it with the largest share, which is
-    above 1 where the row is ahead in other phases."""
+    """What a row takes longer per iteration, and the part with most of it; above 1: elsewhere the row is ahead."""
 
     seconds: float
     mostly: str
@@ -110,10 +107,8 @@ class Difference:
 
 
 def phase_ratios(row: Row, best: Row, sides: int, rounds: PhaseRounds) -> tuple[PhaseRatio, ...]:
-    """Of every part that both rows took time for in all of their runs. ``sides``: how many rows the group has.
-
-    Phases do not vary as whole iterations do, so that what rows share of their noise is not used.
-    """
+    """Of every part that both rows took time for in all runs. Phases do not vary as whole iterations do, so that what
+    rows share of their noise is not used. ``sides``: how many rows the group has."""
     found = []
     for name, phases in COMPARED.items():
         a, b = in_part(row, phases), in_part(best, phases)

@@ -290,8 +290,7 @@ def setting_of(manifest: Manifest, machine: str, clock: str = SUITE_CLOCK) -> Se
 
 
 def series_hash(manifest: Manifest, machine: str, launch: LaunchSetting) -> str:
-    """Equal hashes are points of one scaling curve: all is equal but ranks and samples, of which weak and strong curves
-    each keep their own (``suite.report.facts.scaling``)."""
+    """Equal hashes are points of one scaling curve: all is equal but ranks and samples."""
     no_series = {"name", "note", "source", "scaling", "rollouts"}
     return digest(
         {

@@ -37,14 +37,11 @@ Verdict = Literal["faster", "slower", "not distinguishable", "too few runs"]
 
 @dataclass(frozen=True)
 class RankedRow:
-    """A row against the best of its group; the best's own verdict is against all others.
-
-    The bounds of all ratios between rows of a group hold together at 95 %. ``in_turns``: whether runs of the two took
-    turns, so that a machine that drifts meets both; else all of one row came before all of the other.
-    ``paired_rounds``: the ratio is the mean over so many rounds of its value within each; null: of independent runs.
-    ``turns``: of rows that took turns by iteration, how many it is made from; the order of those is as sure as their
-    interval says, and needs no further runs.
-    """
+    """A row against the best of its group; the best's own verdict is against all others. Bounds hold together at 95 %
+    for all rows of a group. ``in_turns``: whether runs of the two took turns, so that a machine that drifts meets both.
+    ``paired_rounds``: the ratio is the mean of its values within so many rounds; null: of independent runs. ``turns``:
+    of rows in turns by iteration, how many it is made from; their order is as sure as the interval says, and needs no
+    further runs."""
 
     row: Row
     ratio: Interval
@@ -65,8 +62,7 @@ class RankedRow:
 
 @dataclass(frozen=True)
 class Group:
-    """Rows of equal work on equally many ranks, fastest first. ``lead`` is the best's rate over the runner-up's.
-
+    """Rows of equal work on equally many ranks, fastest first. ``lead``: the best's rate over the runner-up's.
     ``seed``: of all of its rows, where others of the same configurations have other seeds and so a group of their own.
     """
 
@@ -95,8 +91,8 @@ class Ranking:
 
 
 def rank(rows: Sequence[Row]) -> Ranking:
-    """By work, ranks and setting. Of trainers equal work is what their runs counted too. Rows that differ in their seed
-    alone do not compete: where there are such, the rows of each seed are a group."""
+    """By work (of trainers what their runs counted too), ranks and setting. Rows that differ in their seed alone do not
+    compete: where there are such, the rows of each seed are a group."""
     alike = grouped(
         ((row.setting, row.ranks, row.work_hash, row.lengths_hash, row.samples_per_iteration, done_otherwise(row)), row)
         for row in rows
@@ -185,11 +181,9 @@ def _best(row: Row, others: Sequence[RankedRow]) -> RankedRow:
 
 @dataclass(frozen=True)
 class Side:
-    """A row, and its rate over that of the fastest engine row; null for that row itself, and where there is none.
-
-    ``otherwise``: in what its own counts and passes differ from those of the group's first row, in words. ``lacking``:
-    phases that another row of the group has and this one does not, each with the reason.
-    """
+    """``ratio``: to the fastest engine row; null for that row itself, and where there is none. ``otherwise``: in what
+    its counts and passes differ from those of the first row. ``lacking``: phases that other rows have, each with the
+    reason."""
 
     row: Row
     ratio: Interval | None
@@ -199,8 +193,8 @@ class Side:
 
 @dataclass(frozen=True)
 class SideBySide:
-    """Rows with equal work asked for, on equally many ranks, in one setting, that are no ranking: engines first, then
-    trainers, then asynchronous ones, each by their rates. ``phases``: those that any of them has, in order."""
+    """Rows that were asked for equal work in one setting and are no ranking: engines first, then trainers, then
+    asynchronous ones, each by their rates. ``phases``: those that any of them has, in order."""
 
     size: str
     ranks: int

@@ -13,8 +13,8 @@ from suite.stats.rounds import Rounds, compare_in_turns
 
 @dataclass(frozen=True)
 class Point:
-    """One row of a curve. ``phase_eta``: of each phase's own time. ``paired_rounds``: speedup and eta are means over so
-    many rounds, or starts of rows in turns by iteration, of their value within each; null: of independent runs."""
+    """One row of a curve. ``phase_eta``: of each phase's own time. ``paired_rounds``: speedup and eta are means of
+    their values within so many rounds, or starts of rows in turns by iteration; null: of independent runs."""
 
     row: Row
     speedup: Interval

@@ -21,8 +21,7 @@ _STARTERS = ("srun", "torchrun")
 
 
 class LaunchSetting(NamedTuple):
-    """Launcher and image, None where it is not known or there was no image; how ranks were started, where that is not
-    in the usual way; and how many runs went on at once on one host, where that is more than one."""
+    """Launcher and image where known; how ranks were started, and how many runs went on at once, if unusual."""
 
     launcher: str | None
     image: str | None
@@ -60,8 +59,7 @@ def launch_setting_of(record: Record) -> LaunchSetting:
 
 
 def assign_launch_settings(entries: Sequence[Entry]) -> list[LaunchSetting]:
-    """The launch of each entry; one that never got to its launch, or never told of its start, shares that of its
-    repeats, where they have one."""
+    """Of each entry; one that never got to its launch, or never told of its start, shares that of its repeats."""
     known = [launch_setting_of(entry.record) for entry in entries]
     for places in grouped((entry.manifest.hash, place) for place, entry in enumerate(entries)).values():
         silent = [place for place in places if entries[place].record.environment.worker is None]
@@ -76,8 +74,7 @@ def assign_launch_settings(entries: Sequence[Entry]) -> list[LaunchSetting]:
 
 
 def variants(manifests: Sequence[tuple[str, Manifest, Mapping[str, str]]]) -> list[str]:
-    """For each (machine, manifest, settings of the launch) what sets it apart from rows that look the same; mostly
-    nothing."""
+    """What sets each (machine, manifest, settings of the launch) apart from rows that look the same; mostly nothing."""
     alike = grouped((_appearance(where, manifest), index) for index, (where, manifest, _) in enumerate(manifests))
     names = [""] * len(manifests)
     for indices in alike.values():

@@ -34,8 +34,7 @@ _SETTING_WORDS: tuple[Callable[[Setting], str], ...] = (
 
 @dataclass(frozen=True)
 class Verdict:
-    """Of one group of the ranking, in words. ``where``: setting and work, as far as they differ between groups.
-    ``runs``: fewest of any row. ``phase``: which has more than half of the runner-up's extra time."""
+    """Of a group. ``where``: setting and work, as far as they differ. ``phase``: which has most of the extra time."""
 
     where: str
     size: str

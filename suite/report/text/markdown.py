@@ -26,8 +26,7 @@ DETAILS = "details.md"
 def render(
     model: ReportModel, files: Mapping[str, str], parts: Sequence[Part] | None = None, first: Sequence[Section] = ()
 ) -> str:
-    """``files``: name of a picture or a listing -> its path as the report links to it. ``parts``: where they were made
-    already; ``first``: sections that come before its own."""
+    """``files``: name of a picture or listing -> its path in the report. ``first``: sections before its own."""
     every = parts_of(model, (*first, *SECTIONS)) if parts is None else parts
     parts = [part for part in every if not (part.is_beside and DETAILS in files)]
     headings = {part.heading for part in parts}

@@ -54,11 +54,9 @@ class Picture(NamedTuple):
 
 @dataclass(frozen=True)
 class Section:
-    """Empty blocks are dropped, and a section without blocks is left out.
-
-    ``heading``: None where it goes on under that of the one before it. ``needs_rows``: it is left out of a report
-    without rows. ``is_folded``: it is looked up, not read. ``is_beside``: the Markdown has it in a file of its own.
-    """
+    """Empty blocks are dropped, and a section without blocks. ``heading``: None where it goes on under that of the one
+    before it. ``needs_rows``: not in a report without rows. ``is_folded``: it is looked up, not read. ``is_beside``:
+    the Markdown has it in a file of its own."""
 
     heading: str | None
     blocks: Callable[[ReportModel], Iterable[Block]]
