@@ -13,7 +13,7 @@ from suite.report.facts.entry import Entry, grouped
 from suite.report.facts.machines import Hardware, assign_machines, hardware_of
 from suite.report.facts.pool import Row, RowRuns, group_entries, pool_rows
 from suite.report.facts.suspect import takes_suspect
-from suite.report.facts.variants import flattened
+from suite.report.facts.variants import flattened, variants
 from suite.report.facts.work import done_otherwise, otherwise
 from suite.report.formatting.numbers import counted, few
 from suite.spec.manifest import Manifest
@@ -157,18 +157,10 @@ def lacking(pairs: Pairs, alike: Sequence[tuple[Measured, Measured]]) -> Iterato
 
 def _ambiguous(before: Sequence[Measured], after: Sequence[Measured]) -> str:
     """In which ways each side was measured."""
-    how = [
-        {
-            **{name: str(value) for name, value in one.settings.items()},
-            **one.runs.launch.settings(),
-            **{f"{name} version": version for name, version in one.manifest.stack_identity.items()},
-            "machine": one.runs.machine,
-        }
-        for one in (*before, *after)
-    ]
-    names = dict.fromkeys(key for one in how for key in one)
-    differing = [name for name in names if len({one.get(name) for one in how}) > 1][:_MOST_SETTINGS] or ["machine"]
-    ways = ["(" + ", ".join(f"{called(name)} {one.get(name, '-')}" for name in differing) + ")" for one in how]
+    rows = (*before, *after)
+    known = variants([("", it.manifest, {**it.runs.launch.settings(), "machine": it.runs.machine}) for it in rows])
+    threads = [f"threads_per_rank={one.row.setting.threads_per_rank}" for one in rows]
+    ways = [f"({way or other})" for way, other in zip(known, threads, strict=True)]
     first, second = " and ".join(ways[: len(before)]), " and ".join(ways[len(before) :])
     return f"measured as {first} before, and as {second} after; name the bundles to compare"
 

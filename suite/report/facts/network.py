@@ -56,43 +56,37 @@ class NetworkLine:
     catalogue_bytes_per_second: float | None
 
 
-class NetworkRun(NamedTuple):
-    row: int
-    record: Record
-    scopes: dict[str, Bandwidths]
-
-
-#: By (machine, nodes, ranks), in this order.
-NetworkRuns = dict[tuple[str, int, int], list[NetworkRun]]
+#: By (machine, nodes, ranks), in this order, each run with the number of its row.
+NetworkRuns = dict[tuple[str, int, int], list[tuple[int, Record]]]
 
 
 def network_runs(rows: Sequence[Row], groups: Sequence[RowRuns]) -> NetworkRuns:
-    """The runs that measured their network. ``groups``: the runs of each row."""
+    """``groups``: the runs of each row."""
     found = grouped(
-        ((group.machine, row.nodes, row.ranks), NetworkRun(row.number, entry.record, scopes))
+        ((group.machine, row.nodes, row.ranks), (row.number, entry.record))
         for row, group in zip(rows, groups, strict=True)
         for entry in group.entries
-        if (scopes := _scopes_of(entry.record))
     )
     return dict(sorted(found.items()))
 
 
 def network_lines(alike: NetworkRuns) -> tuple[NetworkLine, ...]:
+    told = {place: [(row, record, _scopes_of(record)) for row, record in runs] for place, runs in alike.items()}
     return tuple(
         NetworkLine(
             machine=machine,
             ranks=ranks,
             nodes=nodes,
             scope=scope,
-            rows=tuple(sorted({run.row for run in runs if scope in run.scopes})),
+            rows=tuple(sorted({row for row, _, scopes in runs if scope in scopes})),
             runs=len(measured),
             measured=Bandwidths(*map(_median, zip(*map(astuple, measured), strict=True))),
             lowest_all_reduce=min((one.all_reduce for one in measured if one.all_reduce), default=None),
-            catalogue_bytes_per_second=_catalogue(runs[0].record, scope),
+            catalogue_bytes_per_second=_catalogue(next(record for _, record, scopes in runs if scope in scopes), scope),
         )
-        for (machine, nodes, ranks), runs in alike.items()
+        for (machine, nodes, ranks), runs in told.items()
         for scope in SCOPES
-        if (measured := [run.scopes[scope] for run in runs if scope in run.scopes])
+        if (measured := [scopes[scope] for _, _, scopes in runs if scope in scopes])
     )
 
 
@@ -176,15 +170,14 @@ class Expected(NamedTuple):
 def slow_networks(alike: NetworkRuns) -> tuple[str, ...]:
     """A line for each kind of network that is far below what its hardware gives, or was switched off."""
     found: dict[tuple, list[tuple[int, NetworkCheck]]] = defaultdict(list)
-    for kind, runs in enumerate(alike.values()):
-        for run in runs:
-            switched_off = _switched_off(run.record) if _adapter_rates(run.record) else ""
-            for check in network_checks(run.record):
-                is_off = check.scope == "across_nodes" and run.record.run.device == "cuda"
-                look = check.look or switched_off * is_off
+    for place, runs in alike.items():
+        for row, record in runs:
+            switched_off = _switched_off(record) if _adapter_rates(record) and record.run.device == "cuda" else ""
+            for check in network_checks(record):
+                look = check.look or switched_off * (check.scope == "across_nodes")
                 if look:
                     expected = check.expected_bytes_per_second if check.look else None
-                    found[kind, check.scope, expected, look].append((run.row, check))
+                    found[place, check.scope, expected, look].append((row, check))
     lines = []
     for (_, scope, expected, look), members in found.items():
         rows = row_names(sorted({row for row, _ in members}))
