@@ -93,7 +93,6 @@ def _pieces(row: Row, is_share: bool) -> Iterator[Mark]:
 
 
 def memory(model: ReportModel) -> Iterator[Chart]:
-    """Of the whole iteration, then of each phase."""
     used = [(row, row.memory) for row in model.rows if row.memory]
     keys = {
         "floor": Key("floor", "tick"),
@@ -184,7 +183,6 @@ def _measured(value: Interval | float, unit: str) -> Mark:
 
 
 def figures(model: ReportModel) -> Iterator[Chart]:
-    """The rate, and every other figure that rows have."""
     yield rates(model)
     for name, unit, better, read in _METRICS:
         found = [(row, value) for row in model.rows if (value := read(row)) is not None]

@@ -63,7 +63,6 @@ def compare_entries(
 
 
 def _why(first: Sequence[Measured], second: Sequence[Measured], alike: Sequence[tuple[Measured, Measured]]) -> str:
-    """What keeps the nearest rows of two sides apart."""
     if alike:
         before, after = alike[0]
         return f": {before.name}: {pairing.what_differs(before, after)}"
@@ -97,10 +96,10 @@ def _surroundings_of(pairs: Sequence[tuple[Measured, Measured]]) -> Surroundings
 
 def _is_same_code(before: Measured, after: Measured) -> bool | None:
     """By versions, and by the code of the packages or the image that holds them; null where a side tells neither."""
-    known = all(side.manifest.stack_code or side.runs.launch.image for side in (before, after))
-    if not known and before.manifest.stack == after.manifest.stack:
+    known = all(side.runs.manifest.stack_code or side.runs.launch.image for side in (before, after))
+    if not known and before.runs.manifest.stack == after.runs.manifest.stack:
         return None
-    first, second = ((side.manifest.stack_identity, side.runs.launch.image) for side in (before, after))
+    first, second = ((side.runs.manifest.stack_identity, side.runs.launch.image) for side in (before, after))
     return first == second
 
 

@@ -119,7 +119,6 @@ class Listed:
         return self.state == "ok"
 
     def as_json(self) -> dict[str, Any]:
-        """Facts that are not known are null."""
         return {
             **{name: self.fact(name) for name in _LINE_FIELDS},
             "path": self.path,

@@ -150,7 +150,6 @@ def _read(look: Look[_Entry], places: Opened, with_imported: bool) -> Found[_Ent
 
 
 def version_of(derived: Derived) -> str | None:
-    """Of the suite that drove the run."""
     stated = (derived.record.environment.driver or {}).get("suite_version")
     return stated if isinstance(stated, str) else None
 

@@ -56,7 +56,6 @@ def _short(one: Verdict) -> Cells:
 
 
 def headline_rows(model: ReportModel) -> list[Cells]:
-    """One for each row of the report."""
     verdicts = {row.number: UNKNOWN if row.is_ranked else "suspect" for row in model.rows}
     for group in model.ranking.groups:
         short = {**_SHORT_VERDICTS, "not distinguishable": "equal"} if group.is_equal else _SHORT_VERDICTS
@@ -69,7 +68,6 @@ def headline_rows(model: ReportModel) -> list[Cells]:
 
 
 def print_headline(model: ReportModel) -> None:
-    """One table for each kind of work."""
     rows = headline_rows(model)
     shown_rows = zip(model.rows[:HEADLINE_ROWS], rows, strict=False)
     for work, shown in grouped((row.work, cells) for row, cells in shown_rows).items():
@@ -97,7 +95,6 @@ def _headline(row: Row, eta: str, verdict: str, apart: Mapping[int, str]) -> Cel
 
 
 def _headline_forms(rows: Sequence[Cells]) -> list[Form]:
-    """With ever fewer columns."""
     narrow = [
         {**without(row, "runs ok", "tokens/s", "peak GiB", "eta", "verdict"), "peak\nGiB": row["peak GiB"]}
         | {"eta": row["eta"].split(" ")[0], "verdict": row["verdict"]}
@@ -117,7 +114,6 @@ def _headline_forms(rows: Sequence[Cells]) -> list[Form]:
 
 
 def print_imported(model: ReportModel) -> None:
-    """Rows of other tools' logs, in a table of their own that says what they are."""
     if not model.imported:
         return
     print_line(f"{MARK} (figures are those of the tool's own log; in no ranking and no verdict):")

@@ -57,7 +57,6 @@ class JudgedTogether:
         return (None, None) if found is None else found.interval(1 - self.family.each)
 
     def tested(self, place: int) -> dict[str, Any]:
-        """Fields that the rows and phases of a comparison have of it."""
         (low, high), one = self.bounds(place), self.each[place]
         error, degrees = (one.difference.error, one.difference.degrees) if one.difference else (None, None)
         return {"ratio": one.ratio, "low": low, "high": high, "log_error": error, "degrees": degrees}

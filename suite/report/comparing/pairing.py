@@ -16,7 +16,6 @@ from suite.report.facts.suspect import takes_suspect
 from suite.report.facts.variants import flattened, variants
 from suite.report.facts.work import done_otherwise, otherwise
 from suite.report.formatting.numbers import counted, few
-from suite.spec.manifest import Manifest
 
 #: Parts of a manifest that say which run it is or when it is given up, not what is measured and how.
 _NO_SETTING = ("schema", "run", "hash", "work_hash", "note", "source", "limits", "stack", "stack_code", "environment")
@@ -38,10 +37,6 @@ class Measured:
     side: Side | None = None
 
     @property
-    def manifest(self) -> Manifest:
-        return self.runs.manifest
-
-    @property
     def name(self) -> str:
         ranks = counted(self.row.ranks, "rank")
         variant = f" ({self.row.variant})" if self.row.variant else ""
@@ -54,16 +49,15 @@ class Measured:
 
     @cached_property
     def hardware(self) -> Hardware | None:
-        """As the report tells machines apart; null where no run told where it was."""
         known = (hardware_of(run.record) for run in self.runs.entries)
         return next(filter(None, known), None)
 
     @cached_property
     def settings(self) -> dict[str, Any]:
         """By their dotted names; of lists of lengths nothing, since workload and seed make them."""
-        body = self.manifest.model_dump(mode="json", by_alias=True)
-        body["work"] = {"samples": self.manifest.work.global_rollouts}
-        return {"layout": self.manifest.layout.label(), **dict(flattened(body, _NO_SETTING))}
+        body = self.runs.manifest.model_dump(mode="json", by_alias=True)
+        body["work"] = {"samples": self.runs.manifest.work.global_rollouts}
+        return {"layout": self.runs.manifest.layout.label(), **dict(flattened(body, _NO_SETTING))}
 
 
 @dataclass
@@ -128,12 +122,12 @@ def _way(one: Measured) -> tuple:
 
 
 def _measuring(one: Measured) -> str:
-    return one.manifest.measure.model_dump_json()
+    return one.runs.manifest.measure.model_dump_json()
 
 
 def _place(one: Measured) -> tuple:
     """As ``_measuring``, on the same kind of machine, in the same launch, with the same stack."""
-    return (_measuring(one), one.hardware, one.runs.launch, tuple(sorted(one.manifest.stack_identity.items())))
+    return (_measuring(one), one.hardware, one.runs.launch, tuple(sorted(one.runs.manifest.stack_identity.items())))
 
 
 def lacking(pairs: Pairs, alike: Sequence[tuple[Measured, Measured]]) -> Iterator[Unjudged]:
@@ -156,9 +150,8 @@ def lacking(pairs: Pairs, alike: Sequence[tuple[Measured, Measured]]) -> Iterato
 
 
 def _ambiguous(before: Sequence[Measured], after: Sequence[Measured]) -> str:
-    """In which ways each side was measured."""
     rows = (*before, *after)
-    known = variants([("", it.manifest, {**it.runs.launch.settings(), "machine": it.runs.machine}) for it in rows])
+    known = variants([("", it.runs.manifest, {**it.runs.launch.settings(), "machine": it.runs.machine}) for it in rows])
     threads = [f"threads_per_rank={one.row.setting.threads_per_rank}" for one in rows]
     ways = [f"({way or other})" for way, other in zip(known, threads, strict=True)]
     first, second = " and ".join(ways[: len(before)]), " and ".join(ways[len(before) :])
@@ -166,7 +159,6 @@ def _ambiguous(before: Sequence[Measured], after: Sequence[Measured]) -> str:
 
 
 def _kinds(runs: Sequence[Entry]) -> str:
-    """Of failures."""
     return ", ".join(sorted({run.record.failure.kind for run in runs if run.record.failure}))
 
 
@@ -252,7 +244,7 @@ def _nearest(before: Sequence[Measured], after: Sequence[Measured]) -> tuple[lis
 
 def differing_settings(one: Measured, other: Measured) -> list[_Setting]:
     """In which two rows differ; a shape or a layout with another name counts as one."""
-    if one.manifest.hash == other.manifest.hash:
+    if one.runs.manifest.hash == other.runs.manifest.hash:
         return []
     first, second = one.settings, other.settings
     names = [name for name in dict.fromkeys([*first, *second]) if first.get(name) != second.get(name)]

@@ -36,7 +36,6 @@ def recorded_conventions(entries: Sequence[Entry]) -> tuple[str, ...]:
 
 
 def _utilisation(entries: Sequence[Entry]) -> tuple[str, ...]:
-    """Where a device's peak is known."""
     known = [entry.record.compute for entry in entries if entry.record.compute and entry.record.compute.peak_flops]
     causal = any(compute.hfu_causal is not None for compute in known)
     return (_UTILISATION + (_CAUSAL if causal else ""),) if known else ()
@@ -56,7 +55,6 @@ def clock_of(entries: Sequence[Entry]) -> str:
 
 
 def clock_lines(rows: "Sequence[Row]") -> tuple[str, ...]:
-    """One caveat for all rows that the suite did not time itself."""
     names = ", ".join(f"{row.name} ({row.backend})" for row in rows if row.setting.clock != SUITE_CLOCK)
     line = (
         f"{names}: seconds and counts are those of the trainer's own log. The suite did not measure them, so these "

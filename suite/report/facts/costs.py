@@ -167,7 +167,6 @@ def idle_of(records: Sequence[Record], whole: float) -> Idle | None:
 
 
 def texts_of(record: Record, name: str) -> list[str]:
-    """Those of a list that rank 0 told among its facts."""
     texts = inner(record.environment.worker, name)
     return [text for text in texts if isinstance(text, str)] if isinstance(texts, list) else []
 

@@ -177,8 +177,7 @@ _READERS: tuple[tuple[str, FactKind, Reader], ...] = (
     ("held down by", "state", worker("idle", "throttle_reasons")),
     ("host", "host", worker("host")),
 )
-
-
+READERS: dict[str, Reader] = {name: read for name, _, read in _READERS}
 #: What simple kernels reached on the device before the run.
 PRODUCT = Figure("measured matrix product", "TFLOP/s", 1e12, _figure("ceilings", "matmul_flops"))
 COPY = Figure("measured copy", "GB/s", 1e9, _figure("ceilings", "copy_bytes_per_second"))
@@ -239,7 +238,6 @@ class EnvironmentDifference(Frozen):
 
 
 def environment_differences(before: Sequence[Record], after: Sequence[Record]) -> tuple[EnvironmentDifference, ...]:
-    """Over all records of each side, in the order in which a report lists the facts."""
     return tuple(
         EnvironmentDifference(name=name, kind=kind, before=", ".join(old), after=", ".join(new))
         for name, kind, old, new in (*facts_of_both(before, after), *figures_apart(before, after))

@@ -12,8 +12,8 @@ from suite.report.facts.entry import Entry, grouped
 from suite.report.facts.environment import (
     COPY,
     PRODUCT,
+    READERS,
     Reader,
-    adapters_text,
     commit_of,
     driver,
     figure_text,
@@ -100,17 +100,12 @@ def _machine(letter: str, records: Sequence[Record]) -> Machine:
         ("CPU", _cpu),
         ("host memory", in_gib("memory_bytes", show=number)),
         ("links", links_text),
-        ("network adapters", adapters_text),
-        ("host", worker("host")),
-        ("kernel", worker("kernel")),
+        *((name, READERS[name]) for name in ("network adapters", "host", "kernel")),
         ("image", worker("image")),
         ("image in its registry", driver("image", "digest")),
-        ("launcher", lambda record: record.run.launcher or ""),
+        ("launcher", READERS["launcher"]),
         ("container runtime", lambda it: f"{driver('engine', 'name')(it)} {driver('engine', 'version')(it)}".strip()),
-        ("driver", worker("driver")),
-        ("CUDA", worker("cuda")),
-        ("NCCL", worker("nccl")),
-        ("Python", worker("python")),
+        *((name, READERS[name]) for name in ("driver", "CUDA", "NCCL", "Python")),
         (
             "suite",
             lambda it: _listed(driver("suite_version")(it), f"commit {commit}" if (commit := commit_of(it)) else ""),
@@ -168,7 +163,6 @@ def _ceilings(records: Sequence[Record]) -> list[Fact]:
 
 
 def _notes(records: Sequence[Record]) -> tuple[Fact, ...]:
-    """What engines and the derivation noted, each note with the backends it is about."""
     noted = ((note, one.run.backend) for one in records for note in (*texts_of(one, "notes"), *one.notes))
     found = sorted(grouped(noted).items())
     by_backends = grouped((", ".join(sorted(set(backends))), note) for note, backends in found)

@@ -66,7 +66,6 @@ def rounds_of(groups: Sequence[Sequence[Row]]) -> RoundsByPlace:
 
 
 def in_turns(row: Row) -> InTurns:
-    """The runs of the row that count, each with its turn."""
     return InTurns(row.measured, row.turns)
 
 

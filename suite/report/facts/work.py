@@ -49,7 +49,6 @@ def work_facts(entries: Sequence[Entry]) -> tuple[WorkFacts, ...]:
 
 
 def algorithms(entries: Sequence[Entry]) -> tuple[str, ...]:
-    """Whose iterations were run, PPO first; PPO where there were none."""
     kinds = sorted({kind_of(manifest) for manifest in manifests_of(entries)})
     return tuple(dict.fromkeys(kind.algorithm for kind in kinds)) or (PPO_NAME.upper(),)
 
@@ -66,7 +65,6 @@ def model_facts(entries: Sequence[Entry]) -> tuple[ModelFacts, ...]:
 
 
 def work_differences(rows: Sequence[Row]) -> tuple[WorkDifference, ...]:
-    """Each sentence once per backend."""
     found = grouped(((row.backend, text), row.name) for row in rows for text in row.work_differences)
     return tuple(WorkDifference(backend, tuple(names), text) for (backend, text), names in found.items())
 

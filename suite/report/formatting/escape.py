@@ -43,7 +43,6 @@ def spans(text: str) -> tuple[Span, ...]:
 
 
 def plain(text: str) -> str:
-    """Marked text without its marks, as a terminal shows it."""
     return "".join(span.text for span in spans(text))
 
 

@@ -65,7 +65,6 @@ class Verdict:
 
 
 def answer(model: ReportModel) -> tuple[Block, ...]:
-    """The blocks that head the report, the page, and a comment of a pull request."""
     verdicts = verdicts_of(model)
     cells = [one.cells() for one in verdicts[:MOST_SHOWN]]
     titles = [title for title in (cells[0] if cells else ()) if title != "work" or any(one[title] for one in cells)]

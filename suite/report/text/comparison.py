@@ -148,7 +148,6 @@ def _compared(row: ComparedRow, verdict: str) -> Cells:
 
 
 def _ratio(one: Any) -> str:
-    """Of a row, a phase or memory."""
     if one.ratio is None or one.low is None or one.high is None:
         return UNKNOWN if one.ratio is None else f"{one.ratio:.3f}"
     bounds = ("<0.01" if bound < 0.01 else ">100" if bound > 100 else f"{bound:.3f}" for bound in (one.low, one.high))
@@ -224,7 +223,6 @@ def _values(values: Sequence[str]) -> str:
 
 
 def _lacking(unjudged: Sequence[Unjudged]) -> Iterator[str]:
-    """By what is lacking: how many, and the first of them."""
     for lack, words in _LACKS.items():
         found = [one for one in unjudged if one.lack == lack]
         if found:
@@ -248,7 +246,6 @@ def _needed(rows: Sequence[ComparedRow], margin: float) -> Iterator[str]:
 
 
 def _runs_text(needed: Sequence[int | None]) -> str:
-    """How many runs a side would decide rows, from the fewest to the most that one of them takes."""
     known = sorted({count for count in needed if count is not None})
     unknown, is_one = needed.count(None), len(needed) == 1
     texts = []

@@ -43,7 +43,6 @@ def render(
 
 
 def brief(model: ReportModel) -> str:
-    """The answer alone, as a comment of a pull request has it."""
     blocks = [f"### {inline(model.title)}", *(_markdown(block, {}, is_padded=True) for block in answer(model))]
     return "\n\n".join(blocks) + "\n"
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, TypeVar
 
+from suite.bundle.imported.record import ImportedPhase
 from suite.report.facts.costs import PhaseCost
 from suite.report.facts.entry import SUITE_CLOCK
 from suite.report.facts.model import ReportModel
@@ -185,9 +186,10 @@ def shown(fact: str, show: Callable[[Any], str] = number) -> Callable[[Row], str
 def seconds(name: str, costs: Literal["phases", "parts"] = "phases") -> Callable[[Row], str]:
     """Of a phase, or a part of one, by its name: per iteration, and share of it in percent."""
 
-    def text(costs: Sequence[PhaseCost]) -> str:
-        found = [cost for cost in costs if cost.name == name]
-        share = "" if not found or found[0].share is None else f" ({percent(found[0].share)})"
-        return f"{number(found[0].seconds)}{share}" if found else UNKNOWN
+    return shown(costs, lambda known: with_share(next((cost for cost in known if cost.name == name), None)))
 
-    return shown(costs, text)
+
+def with_share(cost: PhaseCost | ImportedPhase | None) -> str:
+    if cost is None:
+        return UNKNOWN
+    return number(cost.seconds) + ("" if cost.share is None else f" ({percent(cost.share)})")

@@ -6,8 +6,8 @@ from suite.bundle.imported.record import MARK, ImportedRecord
 from suite.report.facts.model import ReportModel
 from suite.report.formatting.escape import code, inline, prose
 from suite.report.formatting.grid import Column, Table
-from suite.report.formatting.numbers import UNKNOWN, counted, few, gib, number, percent
-from suite.report.text.section import Block, bullets
+from suite.report.formatting.numbers import counted, few, gib, number
+from suite.report.text.section import Block, bullets, with_share
 from suite.spec.phases import ALL
 
 _WORK = ("samples", "prompt_tokens", "response_tokens")
@@ -28,7 +28,7 @@ def imported_rows(model: ReportModel) -> Iterator[Block]:
     phases = [phase for phase in ALL if any(phase.name in record.phases for _, record in named)]
     if phases:
         yield "Seconds of a step by the tool's own timers (share of the step in %):"
-        seconds = ((name, *(_phase(record, phase.name) for phase in phases)) for name, record in named)
+        seconds = ((name, *(with_share(record.phases.get(phase.name)) for phase in phases)) for name, record in named)
         yield Table((Column("row", False), *(Column(phase.label) for phase in phases)), tuple(seconds))
     yield "Where they are from:"
     yield bullets(few([f"{name}: {_origin(record)}" for name, record in named]))
@@ -56,13 +56,6 @@ _COLUMNS: tuple[tuple[Column, Callable[[ImportedRecord], str]], ...] = (
     (Column("response"), lambda one: number(_mean(one.counts.response_tokens, one.counts.samples))),
     (Column("peak GiB"), lambda one: gib(one.memory.peak_reserved_bytes or one.memory.peak_allocated_bytes)),
 )
-
-
-def _phase(record: ImportedRecord, name: str) -> str:
-    phase = record.phases.get(name)
-    if phase is None:
-        return UNKNOWN
-    return number(phase.seconds) + (f" ({percent(phase.share)})" if phase.share is not None else "")
 
 
 def _origin(record: ImportedRecord) -> str:

@@ -257,7 +257,6 @@ def _phases(group: SideBySide) -> Table:
 
 
 def _counts(group: SideBySide) -> str:
-    """What the first row counted, and who counted the same."""
     row = group.sides[0].row
     counts = {field.replace("_", " "): getattr(row.counts, field) for field in ("samples", *COUNTED)}
     known = [f"{name} {UNKNOWN if count is None else f'{count:,}'}" for name, count in counts.items()]

@@ -98,7 +98,6 @@ def alone(model: ReportModel) -> Iterator[Block]:
 
 
 def without_scoring(model: ReportModel) -> Iterator[Block]:
-    """DeepSpeed-Chat's figures beside those of the whole iteration."""
     rows = [row for row in model.rows if row.separate_critic and row.phases and not row.setting.asynchronous]
     columns = (LABEL[0], *map(Column, ("samples/s [95 %]", "samples/s of generate + train", "left out %")))
     cells = []
@@ -113,7 +112,6 @@ def without_scoring(model: ReportModel) -> Iterator[Block]:
 
 
 def predicted(model: ReportModel) -> Iterator[Block]:
-    """What the planner expected beside what was measured."""
     rows = [(row, row.expected, row.samples_per_second) for row in model.rows]
     found = [(row, foretold, rate.value) for row, foretold, rate in rows if foretold is not None and rate]
     if not found:
@@ -138,7 +136,6 @@ def predicted(model: ReportModel) -> Iterator[Block]:
 
 
 def scaling(model: ReportModel) -> Iterator[Block]:
-    """How much of each rank's rate is left on more ranks, as a whole and by phase."""
     curves = model.scaling.curves
     if not curves:
         yield "Nothing was measured on two rank counts under one strategy, so there is no efficiency to report."
@@ -183,7 +180,6 @@ def _eta_in(phase: str) -> Callable[[_OfCurve], str]:
 
 
 def failures(model: ReportModel) -> Iterator[Block]:
-    """Runs that did not succeed, with their evidence and what to do next."""
     titles = ("row", "size", "ranks", "backend", "runs", "kind", "phase", "evidence")
     cells = []
     for one in model.failures:
