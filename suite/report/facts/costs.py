@@ -153,15 +153,8 @@ def _costs(
 
 def idle_of(records: Sequence[Record], whole: float) -> Idle | None:
     """Null where a run does not tell, as with one rank. ``whole``: seconds of an iteration."""
-    known = [record.waits for record in records if record.waits]
-    if not known or len(known) < len(records) or not whole:
-        return None
-    weights = [record.steady_state.iterations for record in records]
-    by_phase = tuple(
-        (name, pooled_mean([waits[name].mean_seconds for waits in known], weights).value)
-        for name in known[0]
-        if all(name in waits for waits in known)
-    )
+    known = [{name: wait.mean_seconds for name, wait in (record.waits or {}).items()} for record in records]
+    by_phase = tuple((cost.name, cost.seconds) for cost in _costs(records, known, whole))
     seconds = sum(mean for _, mean in by_phase)
     return Idle(seconds, seconds / whole, by_phase) if by_phase else None
 

@@ -127,7 +127,20 @@ def _group(rows: Sequence[Row], seed: int | None, rounds: Rounds | None, of_phas
         return compare_in_turns(in_turns(row), in_turns(other), prior=best.prior, sides=sides, rounds=rounds)
 
     found = sorted(((row, compared(row, best)) for row in ordered), key=lambda one: -one[1].ratio.value)
-    others_ranked = [_ranked_row(row, best, comparison, sides, of_phases) for row, comparison in found]
+    others = [_ranked_row(row, best, comparison, sides, of_phases) for row, comparison in found]
+    verdicts = {ranked.verdict for ranked in others}
+    too_few: Verdict = "too few runs" if "too few runs" in verdicts else "not distinguishable"
+    first = RankedRow(
+        row=best,
+        ratio=Interval(1.0, None, None),
+        # only where every other row is slower, each by enough runs
+        verdict="faster" if verdicts == {"slower"} else too_few,
+        equivalent=None,
+        provisional="too few runs" not in verdicts and any(ranked.provisional for ranked in others),
+        in_turns=True,
+        paired_rounds=None,
+        turns=min((ranked.turns for ranked in others if ranked.turns), default=None),
+    )
     return Group(
         size=best.size,
         ranks=best.ranks,
@@ -136,7 +149,7 @@ def _group(rows: Sequence[Row], seed: int | None, rounds: Rounds | None, of_phas
         setting=best.setting,
         seed=seed,
         lead=_ratio(compared(best, found[0][0]), best, found[0][0]),
-        places=(_best(best, others_ranked), *others_ranked),
+        places=(first, *others),
     )
 
 
@@ -161,22 +174,6 @@ def _ranked_row(row: Row, best: Row, comparison: Comparison, sides: int, of_phas
 
 def _ratio(comparison: Comparison, row: Row, other: Row) -> Interval:
     return unbounded(comparison.ratio, len(row.measured), len(other.measured))
-
-
-def _best(row: Row, others: Sequence[RankedRow]) -> RankedRow:
-    """The best is faster only if every other row is slower, each by enough runs."""
-    verdicts = {ranked.verdict for ranked in others}
-    verdict: Verdict = "too few runs" if "too few runs" in verdicts else "not distinguishable"
-    return RankedRow(
-        row=row,
-        ratio=Interval(1.0, None, None),
-        verdict="faster" if verdicts == {"slower"} else verdict,
-        equivalent=None,
-        provisional=verdict != "too few runs" and any(ranked.provisional for ranked in others),
-        in_turns=True,
-        paired_rounds=None,
-        turns=min((ranked.turns for ranked in others if ranked.turns), default=None),
-    )
 
 
 @dataclass(frozen=True)

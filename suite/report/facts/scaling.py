@@ -68,8 +68,7 @@ def scale(rows: Sequence[Row]) -> Scalings:
     for (_, kind, _), members in series.items():
         members.sort(key=lambda row: (row.ranks, row.nodes, row.number))
         base, larger = members[0], [row for row in members[1:] if row.ranks > members[0].ranks]
-        if larger:
-            found.append((kind, base, larger))
+        found += [(kind, base, larger)] if larger else []
     rounds = rounds_of([[base, *larger] for _, base, larger in found])
     curves = [
         Curve(kind, base, tuple(_point(base, row, rounds[place_of(base)]) for row in larger))

@@ -164,9 +164,8 @@ def _apart(rows: Sequence[Row]) -> list[str]:
         [inline(row.variant) if row.variant else "" for row in rows],
         [f"({row.name})" for row in rows],
     ):
-        several = [names.count(name) > 1 for name in names]
-        named = zip(rows, names, several, more, strict=True)
-        names = [f"{inline(row.backend)} {text}".rstrip() if is_one else name for row, name, is_one, text in named]
+        longer = [f"{inline(row.backend)} {text}".rstrip() for row, text in zip(rows, more, strict=True)]
+        names = [more if names.count(name) > 1 else name for name, more in zip(names, longer, strict=True)]
     return names
 
 
