@@ -8,8 +8,7 @@ from typing import Literal, TypeVar
 
 from suite.bundle.record import Record
 from suite.report.formatting.numbers import listed
-from suite.spec.algorithms import PPO_NAME, Algorithm
-from suite.spec.lengths import Lengths
+from suite.spec.algorithms import PPO_NAME
 from suite.spec.manifest import Manifest
 
 _Key = TypeVar("_Key", bound=Hashable)
@@ -92,7 +91,6 @@ FAMILIES = {
     "mixtral": "Mixtral",
     "qwen3_moe": "Qwen3-MoE",
 }
-EVEN = "even"
 
 
 @dataclass(frozen=True, order=True)
@@ -109,17 +107,12 @@ class WorkKind:
     prompts: str
 
     @property
-    def lengths(self) -> str:
-        """How long samples are, in short: of the responses, and of prompts where those are uneven."""
-        return self.responses if self.prompts == EVEN else f"{self.responses}, prompts {self.prompts}"
-
-    @property
     def text(self) -> str:
         """``GRPO in groups of 8 on Llama, responses lognormal:mean=512,sigma=0.6,cap=4096``."""
         options = f" ({self.options})" if self.options else ""
         groups = f" in groups of {self.group}" if self.group > 1 else ""
         lengths = {"prompts": self.prompts, "responses": self.responses}
-        uneven = [f"{name} {text}" for name, text in lengths.items() if text != EVEN]
+        uneven = [f"{name} {text}" for name, text in lengths.items() if text != "even"]
         return f"{self.algorithm}{options}{groups} on {self.family}" + (f", {listed(uneven)}" if uneven else "")
 
 
@@ -128,19 +121,10 @@ def kind_of(manifest: Manifest) -> WorkKind:
     workload = manifest.workload
     return WorkKind(
         is_not_ppo=workload.algorithm.name != PPO_NAME,
-        algorithm=algorithm_name(workload.algorithm),
+        algorithm=workload.algorithm.name.upper(),
         options=workload.algorithm.text().partition(":")[2].replace(",", ", "),
         group=workload.group,
         family=FAMILIES[manifest.size.architecture],
-        responses=_lengths(workload.lengths),
-        prompts=_lengths(workload.prompt_lengths),
+        responses=workload.lengths.text() if workload.lengths else "even",
+        prompts=workload.prompt_lengths.text() if workload.prompt_lengths else "even",
     )
-
-
-def algorithm_name(algorithm: Algorithm) -> str:
-    """As papers write it: ``PPO``, ``GRPO``."""
-    return algorithm.name.upper()
-
-
-def _lengths(lengths: Lengths | None) -> str:
-    return EVEN if lengths is None else lengths.text()

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from suite.report.facts.entry import FAMILIES, Entry, algorithm_name, grouped, kind_of, manifests_of
+from suite.report.facts.entry import FAMILIES, Entry, grouped, kind_of, manifests_of
 from suite.report.facts.pool import Row
 from suite.report.formatting.numbers import counted
 from suite.spec.algorithms import PPO_NAME, Option
@@ -100,7 +100,7 @@ def _algorithm(workload: Workload, plain: bool) -> str:
     if plain and not groups:
         return ""
     options = ", ".join(f"{name.replace('_', ' ')} {_option(value)}" for name, value in algorithm.options.items())
-    return f"{algorithm_name(algorithm)}{f' ({options})' if options else ''}{groups}, "
+    return f"{algorithm.name.upper()}{f' ({options})' if options else ''}{groups}, "
 
 
 def _option(value: Option) -> str:
