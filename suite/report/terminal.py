@@ -1,16 +1,15 @@
 """What a report shows on a terminal: the widest form of its headline table that fits it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from suite.bundle.imported.record import MARK
 from suite.report.facts.entry import grouped
 from suite.report.facts.model import ReportModel
-from suite.report.facts.pool import Row
 from suite.report.formatting.escape import plain, visible
 from suite.report.formatting.forms import Cells, Form, print_line, print_widest, without
 from suite.report.formatting.numbers import UNKNOWN, counted, gib, interval, number
 from suite.report.text.answer import MOST_SHOWN, Verdict, figures, nothing_ranked, scope, trust, verdicts_of
-from suite.report.text.section import rate
+from suite.report.text.section import rate, shown
 from suite.spec.terminal import say
 from suite.spec.width import terminal_columns, wrapped
 
@@ -64,34 +63,33 @@ def headline_rows(model: ReportModel) -> list[Cells]:
     alike = grouped(((row.work, row.size, row.ranks, row.backend, row.layout), row) for row in model.rows)
     several = [same for same in alike.values() if len({(row.launcher, row.variant) for row in same}) > 1]
     apart = {row.number: row.variant or f"launcher={row.launcher}" for same in several for row in same}
-    return [_headline(row, interval(etas.get(row.number), 1), verdicts[row.number], apart) for row in model.rows]
+    return [
+        {
+            "size": visible(row.size, _NAME_LENGTH),
+            "ranks": str(row.ranks),
+            "backend": visible(row.backend, _NAME_LENGTH),
+            "layout": row.layout,
+            **({"variant": visible(apart.get(row.number, UNKNOWN), _NAME_LENGTH)} if apart else {}),
+            "runs ok": row.ok_runs,
+            "samples/s [95 %]": rate(row),
+            "tokens/s": shown("tokens_per_second.value")(row),
+            "peak GiB": shown("memory.peak_bytes", gib)(row),
+            "eta": interval(etas.get(row.number), 1),
+            "verdict": verdicts[row.number],
+        }
+        for row in model.rows
+    ]
 
 
 def print_headline(model: ReportModel) -> None:
     rows = headline_rows(model)
     shown_rows = zip(model.rows[:HEADLINE_ROWS], rows, strict=False)
-    for work, shown in grouped((row.work, cells) for row, cells in shown_rows).items():
+    for work, alike in grouped((row.work, cells) for row, cells in shown_rows).items():
         if model.several_kinds or work.text != _UNSAID:
             print_line(f"{work.text}:")
-        print_widest(_headline_forms(shown))
+        print_widest(_headline_forms(alike))
     if len(rows) > HEADLINE_ROWS:
         say(f"and {len(rows) - HEADLINE_ROWS} more rows in the report")
-
-
-def _headline(row: Row, eta: str, verdict: str, apart: Mapping[int, str]) -> Cells:
-    return {
-        "size": visible(row.size, _NAME_LENGTH),
-        "ranks": str(row.ranks),
-        "backend": visible(row.backend, _NAME_LENGTH),
-        "layout": row.layout,
-        **({"variant": visible(apart.get(row.number, UNKNOWN), _NAME_LENGTH)} if apart else {}),
-        "runs ok": row.ok_runs,
-        "samples/s [95 %]": rate(row),
-        "tokens/s": number(row.tokens_per_second.value if row.tokens_per_second else None),
-        "peak GiB": gib(row.memory.peak_bytes if row.memory else None),
-        "eta": eta,
-        "verdict": verdict,
-    }
 
 
 def _headline_forms(rows: Sequence[Cells]) -> list[Form]:

@@ -9,7 +9,7 @@ from suite.report.facts.entry import RUNS_TO_PUBLISH, RUNS_TO_RANK, SUITE_CLOCK,
 from suite.report.facts.model import ReportModel
 from suite.report.facts.noise import COMPARED
 from suite.report.facts.pool import Row
-from suite.report.facts.ranking import Group, RankedRow, Side, SideBySide
+from suite.report.facts.ranking import Group, RankedRow, SideBySide
 from suite.report.facts.work import COUNTED
 from suite.report.formatting.escape import inline, prose
 from suite.report.formatting.grid import Column, Notes, Table
@@ -210,35 +210,24 @@ def side_by_side(model: ReportModel) -> Iterator[Block]:
 
 
 def _rates(group: SideBySide) -> Table:
-    notes = Notes()
-    first = group.sides[0].row
-
-    def marked(text: str, *marks: str) -> str:
-        return " ".join([text, *map(notes.mark, filter(None, marks))])
-
-    def backend(side: Side) -> str:
-        otherwise = "; ".join(side.otherwise)
-        return marked(inline(side.row.backend), otherwise and f"Other work than {first.name}: {otherwise}")
-
-    ratio: tuple[Column, Callable[[Side], str]] = (
-        Column("to fastest engine"),
-        lambda side: "1" if side.row is first else interval(side.ratio, bound_digits=1),
-    )
-    suspect = "Suspect runs are in its figures"
-    columns: list[tuple[Column, Callable[[Side], str]]] = [
-        (Column("row", False), lambda side: side.row.name),
-        (Column("backend", False), backend),
-        (Column("kind", False), lambda it: marked(it.row.setting.kind, _ASYNCHRONOUS * it.row.setting.asynchronous)),
-        (Column("layout", False), lambda side: side.row.layout),
-        (Column("runs"), lambda side: marked(str(len(side.row.measured)), suspect * side.row.holds_suspect)),
-        (Column("samples/s [95 %]"), lambda side: rate(side.row)),
-        *([ratio] if first.setting.kind == "engine" else ()),
-        (
-            Column("device GiB" if first.setting.device == "cuda" else "resident GiB"),
-            lambda side: gib(side.row.occupied_bytes),
-        ),
-    ]
-    return table_of(columns, group.sides, notes)
+    notes, first = Notes(), group.sides[0].row
+    ratio = ["to fastest engine"] if first.setting.kind == "engine" else []
+    memory = "device GiB" if first.setting.device == "cuda" else "resident GiB"
+    titles = ("row", "backend", "kind", "layout", "runs", "samples/s [95 %]", *ratio, memory)
+    rows = []
+    for side in group.sides:
+        row, ratio_cell = side.row, interval(side.ratio, bound_digits=1)
+        marks = (
+            f"Other work than {first.name}: {'; '.join(side.otherwise)}" if side.otherwise else "",
+            _ASYNCHRONOUS * row.setting.asynchronous,
+            "Suspect runs are in its figures" * row.holds_suspect,
+        )
+        other, late, suspect = (f" {notes.mark(text)}" if text else "" for text in marks)
+        words = (row.name, inline(row.backend) + other, row.setting.kind + late, row.layout)
+        cells = (f"{len(row.measured)}{suspect}", rate(row), *(["1" if row is first else ratio_cell] if ratio else []))
+        rows.append((*words, *cells, gib(row.occupied_bytes)))
+    columns = tuple(Column(title, place > 3) for place, title in enumerate(titles))
+    return Table(columns, tuple(rows), tuple(notes))
 
 
 def _phases(group: SideBySide) -> Table:
