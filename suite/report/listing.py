@@ -170,14 +170,14 @@ class Wanted:
 
     def fits(self, one: Listed) -> bool:
         started, device = one.fact("started"), one.fact("device")
-        name, algorithm = ((one.fact(fact) or "").lower() for fact in ("device_name", "algorithm"))
+        name, algorithm = one.fact("device_name") or "", (one.fact("algorithm") or "").lower()
         named = (algorithm, algorithm.partition(":")[0])
         return (
             set(self.tags) <= set(one.tags)
             and (not self.status or one.status in self.status)
             and (not self.size or one.fact("size") in self.size)
             and (not self.backend or one.fact("backend") in self.backend)
-            and (not self.device or any(word.lower() == device or word.lower() in name for word in self.device))
+            and (not self.device or any(word.lower() == device or word.lower() in name.lower() for word in self.device))
             and (not self.algorithm or any(word.lower() in named for word in self.algorithm))
             and (self.since is None or (started is not None and started >= self.since))
             and (self.until is None or (started is not None and started < self.until))

@@ -154,8 +154,7 @@ def varying(rows: Sequence[Row]) -> tuple[Shown, ...]:
 
 def common(rows: Sequence[Row]) -> tuple[str, ...]:
     """``name value`` of what all rows share."""
-    alike = [(column.title, {show(row) for row in rows}) for column, show in _VARYING]
-    shared = [(title, values.pop()) for title, values in alike if len(values) == 1]
+    shared = [(column.title, show(rows[0])) for column, show in _VARYING if len(set(map(show, rows))) == 1]
     return tuple(
         f"{title} {value}"
         for title, value in shared
