@@ -15,6 +15,7 @@ from suite.report.facts.pool import Row, RowRuns, group_entries, pool_rows
 from suite.report.facts.suspect import takes_suspect
 from suite.report.facts.variants import flattened, variants
 from suite.report.facts.work import done_otherwise, otherwise
+from suite.report.formatting.escape import visible
 from suite.report.formatting.numbers import counted, few
 
 #: Parts of a manifest that say which run it is or when it is given up, not what is measured and how.
@@ -253,9 +254,11 @@ def differing_settings(one: Measured, other: Measured) -> list[_Setting]:
             names = [name for name in names if name == named or not name.startswith(f"{part}.")]
     if all(name == "workload.name" for name in names if name.startswith("workload.")):
         names = [name for name in names if name != "workload.name"]
-    texts = ((str("-" if (value := side.get(name)) is None else value) for name in names) for side in (first, second))
-    short = ([text if len(text) <= 60 else f"{text[:57]}..." for text in side] for side in texts)
-    return list(zip(names, *short, strict=True))
+    return [(name, _short(first.get(name)), _short(second.get(name))) for name in names]
+
+
+def _short(value: Any) -> str:
+    return "-" if value is None else visible(str(value), 60)
 
 
 def called(setting: str) -> str:

@@ -120,7 +120,8 @@ def _machine(letter: str, records: Sequence[Record]) -> Machine:
     packages = grouped(package for record in records for package in packages_of(record).items())
     facts += [Fact(name, _values(packages[name])) for name in sorted(packages)[:_MOST_PACKAGES]]
     left = max(0, len(packages) - _MOST_PACKAGES)
-    facts += [Fact("more packages", (f"{left}, left out here",))] * bool(left) + _ceilings(records)
+    facts += [Fact("more packages", (f"{left}, left out here",))] if left else []
+    facts += _ceilings(records)
     names = (_cpu(one) if one.run.device == "cpu" else worker("device", "name")(one) for one in records)
     cuda = [record for record in records if record.run.device == "cuda"]
     sizes = [inner(record.environment.worker, "device", "memory_bytes") for record in cuda]
