@@ -19,11 +19,14 @@ def conventions(entries: Sequence[Entry], in_rounds: bool = False) -> tuple[str,
     rate = _RATE.format("iterations" if several else "PPO iterations")
     in_turns = any(entry.record.turns for entry in entries)
     ratios = (_RANKING, *((_ROUNDS,) if in_rounds else ()), *((_TURNS,) if in_turns else ()))
+    peaks = [entry.record.compute for entry in entries if entry.record.compute and entry.record.compute.peak_flops]
+    causal = _CAUSAL if any(compute.hfu_causal is not None for compute in peaks) else ""
+    utilisation = [f"{_UTILISATION}{causal}"] if peaks else []
     found = sorted({(entry.manifest.measure.warmup, entry.manifest.iterations) for entry in entries})
     words = " or ".join(few([f"{warmup} + {iterations}" for warmup, iterations in found], 4, "others"))
     warmup = [f"Iterations: {words} (warm-up, which never counts, + counted)."] if found else []
     phases = (_PHASES, *((_PERIODS,) if any(entry.manifest.layout.asynchronous for entry in entries) else ()))
-    return (rate, _ROWS, _INTERVAL, *ratios, *phases, *_utilisation(entries), _MEMORY, _SCALING, *warmup)
+    return (rate, _ROWS, _INTERVAL, *ratios, *phases, *utilisation, _MEMORY, _SCALING, *warmup)
 
 
 def recorded_conventions(entries: Sequence[Entry]) -> tuple[str, ...]:
@@ -37,12 +40,6 @@ def recorded_conventions(entries: Sequence[Entry]) -> tuple[str, ...]:
     return tuple(
         f"{name}: {text}." for name, texts in recorded for text in sorted({text.rstrip(".") for text in texts if text})
     )
-
-
-def _utilisation(entries: Sequence[Entry]) -> tuple[str, ...]:
-    known = [entry.record.compute for entry in entries if entry.record.compute and entry.record.compute.peak_flops]
-    causal = any(compute.hfu_causal is not None for compute in known)
-    return (_UTILISATION + (_CAUSAL if causal else ""),) if known else ()
 
 
 def clock_of(entries: Sequence[Entry]) -> str:

@@ -53,12 +53,8 @@ def _with(row: Row, prior: Prior | None) -> Row:
     )
 
 
-#: By machine and kind of device; null where rows there are compared as independent ones.
-RoundsByPlace = dict[tuple[str, str], Rounds | None]
-
-
-def rounds_of(groups: Sequence[Sequence[Row]]) -> RoundsByPlace:
-    """For the machines of these groups, each of which is compared within itself: whether by differences in rounds."""
+def rounds_of(groups: Sequence[Sequence[Row]]) -> dict[tuple[str, str], Rounds | None]:
+    """By machine and kind of device; null where rows there are compared as independent ones."""
     return {
         place: find_rounds([list(map(in_turns, group)) for group in alike], alike[0][0].prior)
         for place, alike in grouped((place_of(group[0]), group) for group in groups).items()
