@@ -5,18 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from suite.report.facts import noise
 from suite.report.facts.entry import RUNS_TO_PUBLISH, RUNS_TO_RANK, Setting, WorkKind, grouped
-from suite.report.facts.noise import (
-    Difference,
-    PhaseRatio,
-    PhaseRounds,
-    difference,
-    in_turns,
-    phase_ratios,
-    phase_rounds,
-    place_of,
-    rounds_of,
-)
 from suite.report.facts.pool import Row, unbounded
 from suite.report.facts.work import done_otherwise, otherwise
 from suite.spec.phases import ALL_NAMES
@@ -51,8 +41,8 @@ class RankedRow:
     in_turns: bool
     paired_rounds: int | None
     turns: int | None
-    by_phase: tuple[PhaseRatio, ...] = ()
-    difference: Difference | None = None
+    by_phase: tuple[noise.PhaseRatio, ...] = ()
+    difference: noise.Difference | None = None
 
     @property
     def is_unsteady(self) -> bool:
@@ -108,23 +98,25 @@ def rank(rows: Sequence[Row]) -> Ranking:
                 together_in.append((members, seed if len(by_seed) > 1 else None))
             else:
                 apart += members
-    rounds = rounds_of([members for members, _ in together_in])
-    by_place = grouped((place_of(members[0]), members) for members, _ in together_in)
-    of_phases = {place: phase_rounds(by_place[place]) if found else {} for place, found in rounds.items()}
+    rounds = noise.rounds_of([members for members, _ in together_in])
+    by_place = grouped((noise.place_of(members[0]), members) for members, _ in together_in)
+    of_phases = {place: noise.phase_rounds(by_place[place]) if found else {} for place, found in rounds.items()}
     groups = []
     for members, seed in together_in:
-        place = place_of(members[0])
+        place = noise.place_of(members[0])
         groups.append(_group(members, seed, rounds[place], of_phases[place]))
     return Ranking(groups=tuple(groups), apart=tuple(apart))
 
 
-def _group(rows: Sequence[Row], seed: int | None, rounds: Rounds | None, of_phases: PhaseRounds) -> Group:
+def _group(rows: Sequence[Row], seed: int | None, rounds: Rounds | None, of_phases: noise.PhaseRounds) -> Group:
     ordered = list(rows)
-    best = ordered.pop(fastest([in_turns(row) for row in ordered], rounds))
+    best = ordered.pop(fastest([noise.in_turns(row) for row in ordered], rounds))
     sides = len(rows)
 
     def compared(row: Row, other: Row) -> Comparison:
-        return compare_in_turns(in_turns(row), in_turns(other), prior=best.prior, sides=sides, rounds=rounds)
+        return compare_in_turns(
+            noise.in_turns(row), noise.in_turns(other), prior=best.prior, sides=sides, rounds=rounds
+        )
 
     found = sorted(((row, compared(row, best)) for row in ordered), key=lambda one: -one[1].ratio.value)
     others = [_ranked_row(row, best, comparison, sides, of_phases) for row, comparison in found]
@@ -153,7 +145,7 @@ def _group(rows: Sequence[Row], seed: int | None, rounds: Rounds | None, of_phas
     )
 
 
-def _ranked_row(row: Row, best: Row, comparison: Comparison, sides: int, of_phases: PhaseRounds) -> RankedRow:
+def _ranked_row(row: Row, best: Row, comparison: Comparison, sides: int, of_phases: noise.PhaseRounds) -> RankedRow:
     runs = comparison.paired_rounds or min(len(row.measured), len(best.measured))
     too_few = runs < RUNS_TO_PUBLISH
     some, others = row.started, best.started
@@ -167,8 +159,8 @@ def _ranked_row(row: Row, best: Row, comparison: Comparison, sides: int, of_phas
         in_turns=min(len(some), len(others)) < 2 or (min(some) < max(others) and min(others) < max(some)),
         paired_rounds=comparison.paired_rounds,
         turns=comparison.turns,
-        by_phase=() if row.setting.asynchronous else phase_ratios(row, best, sides, of_phases),
-        difference=None if row.setting.asynchronous else difference(row, best),
+        by_phase=() if row.setting.asynchronous else noise.phase_ratios(row, best, sides, of_phases),
+        difference=None if row.setting.asynchronous else noise.difference(row, best),
     )
 
 

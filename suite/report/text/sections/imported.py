@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from suite.bundle.imported.record import MARK, ImportedRecord
+from suite.report.facts.entry import grouped
 from suite.report.facts.model import ReportModel
 from suite.report.formatting.escape import code, inline, prose
 from suite.report.formatting.grid import Column, Table
@@ -60,9 +61,8 @@ _COLUMNS: tuple[tuple[Column, Callable[[ImportedRecord], str]], ...] = (
 
 def _origin(record: ImportedRecord) -> str:
     known = record.told
-    sources: dict[str, list[str]] = {}
-    for name in filter(record.counts.sources.__contains__, _WORK):
-        sources.setdefault(record.counts.sources[name], []).append(name.replace("_", " "))
+    told = [(record.counts.sources.get(name), name.replace("_", " ")) for name in _WORK]
+    sources = grouped((source, name) for source, name in told if source is not None)
     facts = [
         f"{inline(record.id)}, {record.tool}'s {record.form} log of {record.log.bytes:,} bytes",
         f"SHA-256 {code(record.log.sha256)}",
