@@ -165,12 +165,7 @@ _METRICS: tuple[tuple[str, str, str, Callable[[Row], Interval | float | None]], 
     ("MFU", "%", "more", lambda row: row.mfu),
     ("HFU", "%", "more", lambda row: row.hfu),
     ("MBU", "%", "more", lambda row: row.mbu),
-    (
-        "energy",
-        "J/sample",
-        "less",
-        lambda row: row.energy.joules_per_sample if row.energy and row.energy.valid else None,
-    ),
+    ("energy", "J/sample", "less", lambda it: it.energy.joules_per_sample if it.energy and it.energy.valid else None),
 )
 
 

@@ -38,16 +38,14 @@ def hold_to(
     """The comparison with each row's outcome, and the outcome of all. ``phase``: whose rate is judged, not that of the
     whole iteration. ``with_suspect``: what disturbs runs is no reason for doubt.
 
-    A row is below the gate where the test of "at least the gate" fails at 5 % in all rows together, so that folders
-    that keep to it fail in at most 5 % of cases. It keeps to the gate where it is above it at 5 % by itself: that all
-    rows keep to it is said only where each does, which holds its level without a correction (intersection-union test;
-    Berger, Technometrics 24, 1982, p. 295). The others are undecided, which fails only with ``strict``, or where there
-    was nothing to test. With ``strict`` an undecided row whose rate is known to be below what it was is a loss: of one
-    as large as the gate allows no number of runs tells on which side of it it is. What cannot be judged fails unless
-    ``allow_missing``.
+    A row is below the gate where the test of "at least the gate" fails at 5 % in all rows together. It keeps to the gate
+    where it is above it at 5 % by itself: that all rows keep to it is said only where each does, which holds its level
+    without a correction (intersection-union test; Berger, Technometrics 24, 1982, p. 295). The others are undecided,
+    which fails only with ``strict``, or where there was nothing to test. With ``strict`` an undecided row that is known
+    to be slower than before is a loss. What cannot be judged fails unless ``allow_missing``.
 
     Raises UsageError for a gate that is no share above 0, for an unknown phase, and for sides of one stack unless
-    ``same_stack`` says that something else is compared: unlike surroundings are then meant, and no reason for doubt.
+    ``same_stack`` says that something else is compared: unlike surroundings are then no reason for doubt.
     """
     check_gate(gate, phase)
     if result.surroundings.same_stack and not same_stack:

@@ -7,23 +7,9 @@ from string import ascii_uppercase
 
 from suite.bundle.facts import inner
 from suite.bundle.record import Record
+from suite.report.facts import environment as around
 from suite.report.facts.costs import texts_of
 from suite.report.facts.entry import Entry, grouped
-from suite.report.facts.environment import (
-    COPY,
-    PRODUCT,
-    READERS,
-    Reader,
-    commit_of,
-    driver,
-    figure_text,
-    in_gib,
-    link_kinds,
-    links_text,
-    packages_of,
-    with_unit,
-    worker,
-)
 from suite.report.formatting.numbers import counted, few, number
 
 #: Most distinct values of one fact that are written out.
@@ -32,8 +18,12 @@ _MOST_PACKAGES = 60
 _UNKNOWN_MACHINE = "?"
 _PRECISIONS = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
 
-_DEVICE_MEMORY = in_gib("device", "memory_bytes", show=number)
-_CPU = (worker("cpu", "model"), with_unit("cores", "cpu", "cores"), with_unit("threads", "cpu", "threads"))
+_DEVICE_MEMORY = around.in_gib("device", "memory_bytes", show=number)
+_CPU = (
+    around.worker("cpu", "model"),
+    around.with_unit("cores", "cpu", "cores"),
+    around.with_unit("threads", "cpu", "threads"),
+)
 #: What the hardware is, as far as it decides about speed: device, then processor where that is the device, else links.
 Hardware = tuple[str, ...]
 
@@ -91,24 +81,29 @@ def hardware_of(record: Record) -> Hardware | None:
         return None
     if record.run.device == "cpu":
         return ("cpu", *(read(record) for read in _CPU))
-    return ("cuda", worker("device", "name")(record), _DEVICE_MEMORY(record), *link_kinds(record))
+    return ("cuda", around.worker("device", "name")(record), _DEVICE_MEMORY(record), *around.link_kinds(record))
 
 
 def _machine(letter: str, records: Sequence[Record]) -> Machine:
-    readers: tuple[tuple[str, Reader], ...] = (
+    readers: tuple[tuple[str, around.Reader], ...] = (
         ("device", _device),
         ("CPU", _cpu),
-        ("host memory", in_gib("memory_bytes", show=number)),
-        ("links", links_text),
-        *((name, READERS[name]) for name in ("network adapters", "host", "kernel")),
-        ("image", worker("image")),
-        ("image in its registry", driver("image", "digest")),
-        ("launcher", READERS["launcher"]),
-        ("container runtime", lambda it: f"{driver('engine', 'name')(it)} {driver('engine', 'version')(it)}".strip()),
-        *((name, READERS[name]) for name in ("driver", "CUDA", "NCCL", "Python")),
+        ("host memory", around.in_gib("memory_bytes", show=number)),
+        ("links", around.links_text),
+        *((name, around.READERS[name]) for name in ("network adapters", "host", "kernel")),
+        ("image", around.worker("image")),
+        ("image in its registry", around.driver("image", "digest")),
+        ("launcher", around.READERS["launcher"]),
+        (
+            "container runtime",
+            lambda it: f"{around.driver('engine', 'name')(it)} {around.driver('engine', 'version')(it)}".strip(),
+        ),
+        *((name, around.READERS[name]) for name in ("driver", "CUDA", "NCCL", "Python")),
         (
             "suite",
-            lambda it: _listed(driver("suite_version")(it), f"commit {commit}" if (commit := commit_of(it)) else ""),
+            lambda it: _listed(
+                around.driver("suite_version")(it), f"commit {commit}" if (commit := around.commit_of(it)) else ""
+            ),
         ),
     )
     keys = [(id(record.environment), record.run.device, record.run.launcher) for record in records]
@@ -117,12 +112,12 @@ def _machine(letter: str, records: Sequence[Record]) -> Machine:
     for name, reader in readers:
         texts = {key: reader(record) for key, record in alike.items()}
         facts.append(Fact(name, _values([texts[key] for key in keys])))
-    packages = grouped(package for record in records for package in packages_of(record).items())
+    packages = grouped(package for record in records for package in around.packages_of(record).items())
     facts += [Fact(name, _values(packages[name])) for name in sorted(packages)[:_MOST_PACKAGES]]
     left = max(0, len(packages) - _MOST_PACKAGES)
     facts += [Fact("more packages", (f"{left}, left out here",))] if left else []
     facts += _ceilings(records)
-    names = (_cpu(one) if one.run.device == "cpu" else worker("device", "name")(one) for one in records)
+    names = (_cpu(one) if one.run.device == "cpu" else around.worker("device", "name")(one) for one in records)
     cuda = [record for record in records if record.run.device == "cuda"]
     sizes = [inner(record.environment.worker, "device", "memory_bytes") for record in cuda]
     return Machine(
@@ -147,18 +142,18 @@ def _values(values: Sequence[str]) -> tuple[str, ...]:
 def _ceilings(records: Sequence[Record]) -> list[Fact]:
     """The rates that simple kernels reached on the device before the runs, lowest to highest."""
     facts = []
-    for figure in (PRODUCT, COPY):
+    for figure in (around.PRODUCT, around.COPY):
         by_runs: dict[str, list[float]] = defaultdict(list)
         for record in records:
             precision = record.run.precision
-            dtype = worker("ceilings", "matmul_dtype")(record) if figure is PRODUCT else ""
+            dtype = around.worker("ceilings", "matmul_dtype")(record) if figure is around.PRODUCT else ""
             measured = _PRECISIONS.get(dtype, precision)
             # the product's was another one in older runs
             runs = f"{precision} runs" if measured == precision else f"in {measured}, {precision} runs"
             if (value := figure.read(record)) is not None:
                 by_runs[runs].append(value)
         for runs, rates in sorted(by_runs.items()):
-            text = f"{figure_text(figure, rates)}, {counted(len(rates), 'run')}"
+            text = f"{around.figure_text(figure, rates)}, {counted(len(rates), 'run')}"
             facts.append(Fact(f"{figure.name} ({runs})", (text,)))
     return facts
 
@@ -171,7 +166,7 @@ def _notes(records: Sequence[Record]) -> tuple[Fact, ...]:
 
 
 def _device(record: Record) -> str:
-    name, count, capability = (worker("device", fact)(record) for fact in ("name", "count", "capability"))
+    name, count, capability = (around.worker("device", fact)(record) for fact in ("name", "count", "capability"))
     if record.run.device == "cpu" or not name:
         return "CPU" if record.environment.worker else ""
     whole = f"{count} x {name}" if count else name

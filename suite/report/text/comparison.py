@@ -170,11 +170,10 @@ def _print_phases(rows: Sequence[ComparedRow], all_phases: bool) -> None:
         print_widest([Form(list(_phase_cells(row)), compact=True)])
     if len(shown) < len(known):
         print_line(f"phases of {counted(len(known) - len(shown), 'more row')}: --phases")
-    memories = [(row.name, row.memory) for row in rows if row not in shown and row.memory is not None]
     lines = [
-        f"memory peak of {name}: {gib(one.before_bytes)} -> {gib(one.after_bytes)} GiB ({one.verdict})"
-        for name, one in memories
-        if one.verdict in ("more", "less")
+        f"memory peak of {row.name}: {gib(one.before_bytes)} -> {gib(one.after_bytes)} GiB ({one.verdict})"
+        for row in rows
+        if row not in shown and (one := row.memory) and one.verdict in ("more", "less")
     ]
     for line in few(lines, MOST_LINES, _REST):
         print_line(line)
@@ -202,10 +201,9 @@ def _phase_cells(row: ComparedRow) -> Iterator[Cells]:
 
 def _print_surroundings(result: FolderComparison) -> None:
     around = result.surroundings
-    if not result.rows:
-        return
-    if around.equal:
+    if around.equal and result.rows:
         print_line(f"environment: equal in all {counted(len(around.alike), 'fact')} that are known of it")
+    if around.equal or not result.rows:
         return
     print_line("environment: what differs")
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
