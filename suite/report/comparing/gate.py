@@ -38,8 +38,8 @@ def hold_to(
     """The comparison with each row's outcome, and the outcome of all. ``phase``: whose rate is judged, not that of the
     whole iteration. ``with_suspect``: what disturbs runs is no reason for doubt.
 
-    A row is below the gate where the test of "at least the gate" fails at 5 % in all rows together. It keeps to it where
-    it is above it at 5 % by itself: that all rows keep to it is said only where each does, which holds its level
+    A row is below the gate where the test of "at least the gate" fails at 5 % in all rows together. It keeps to it
+    where it is above it at 5 % by itself: that all rows keep to it is said only where each does, which holds its level
     without a correction (intersection-union test; Berger, Technometrics 24, 1982, p. 295). The others are undecided,
     which fails only with ``strict``, or where there was nothing to test. With ``strict`` an undecided row that is known
     to be slower than before is a loss. What cannot be judged fails unless ``allow_missing``.

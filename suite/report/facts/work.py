@@ -40,11 +40,9 @@ class WorkDifference:
 
 
 def work_facts(entries: Sequence[Entry]) -> tuple[WorkFacts, ...]:
-    distinct: dict[str, Workload] = {}
-    for manifest in manifests_of(entries):
-        distinct.setdefault(manifest.workload.model_dump_json(exclude={"note", "source"}), manifest.workload)
-    plain = {workload.algorithm.name for workload in distinct.values()} == {PPO_NAME}
-    facts = {WorkFacts(workload.name, workload.scaling, _text(workload, plain)) for workload in distinct.values()}
+    workloads = [manifest.workload for manifest in manifests_of(entries)]
+    plain = {workload.algorithm.name for workload in workloads} == {PPO_NAME}
+    facts = {WorkFacts(workload.name, workload.scaling, _text(workload, plain)) for workload in workloads}
     return tuple(sorted(facts, key=lambda fact: (fact.name, fact.scaling, fact.text)))
 
 
