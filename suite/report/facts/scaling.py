@@ -76,8 +76,7 @@ def scale(rows: Sequence[Row]) -> Scalings:
     ]
     curves.sort(key=lambda curve: curve.base.number)
     used = {row.number for curve in curves for row in (curve.base, *(point.row for point in curve.points))}
-    alone = tuple(row for row in rows if row.measured and row.number not in used)
-    return Scalings(curves=tuple(curves), alone=tuple(sorted(alone, key=lambda row: row.number)))
+    return Scalings(tuple(curves), tuple(row for row in rows if row.measured and row.number not in used))
 
 
 def _point(base: Row, row: Row, rounds: Rounds | None) -> Point:
