@@ -93,7 +93,6 @@ def _pieces(row: Row, is_share: bool) -> Iterator[Mark]:
 
 
 def memory(model: ReportModel) -> Iterator[Chart]:
-    """Of the whole iteration, then of each phase."""
     used = [(row, row.memory) for row in model.rows if row.memory]
     keys = {
         "floor": Key("floor", "tick"),
@@ -166,12 +165,7 @@ _METRICS: tuple[tuple[str, str, str, Callable[[Row], Interval | float | None]], 
     ("MFU", "%", "more", lambda row: row.mfu),
     ("HFU", "%", "more", lambda row: row.hfu),
     ("MBU", "%", "more", lambda row: row.mbu),
-    (
-        "energy",
-        "J/sample",
-        "less",
-        lambda row: row.energy.joules_per_sample if row.energy and row.energy.valid else None,
-    ),
+    ("energy", "J/sample", "less", lambda it: it.energy.joules_per_sample if it.energy and it.energy.valid else None),
 )
 
 
@@ -184,7 +178,6 @@ def _measured(value: Interval | float, unit: str) -> Mark:
 
 
 def figures(model: ReportModel) -> Iterator[Chart]:
-    """The rate, and every other figure that rows have."""
     yield rates(model)
     for name, unit, better, read in _METRICS:
         found = [(row, value) for row in model.rows if (value := read(row)) is not None]
@@ -200,8 +193,7 @@ def figures(model: ReportModel) -> Iterator[Chart]:
 
 
 def points(curve: Curve) -> Iterator[Line]:
-    """The base first. Of each ``eta`` and ``rate``, and what ideal scaling and the prediction say of both: ``ideal
-    rate``, ``predicted eta``. Its text: what speaks against its eta."""
+    """The base first: of each ``eta`` and ``rate``, and what ideal scaling and the prediction say of both."""
     base = curve.base
     yield Line(base, (Mark("eta", 1.0, text="1"), *_beside_eta(base, base)))
     for one in curve.points:

@@ -1,6 +1,5 @@
 """Two sides against each other: the same rows, before and after, here and there; and what reading them found wrong."""
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -8,7 +7,7 @@ from suite.report.comparing import pairing
 from suite.report.comparing.judging import judge
 from suite.report.comparing.model import FactDifference, FolderComparison, Lack, Side, Surroundings, Unjudged
 from suite.report.comparing.pairing import Measured
-from suite.report.facts.entry import Entry
+from suite.report.facts.entry import Entry, grouped
 from suite.report.facts.environment import FactKind, FactOfBoth, facts_of_both, figures_apart
 from suite.report.formatting.numbers import listed
 from suite.report.reading import ALTERED, RUNNING, VERSIONS, Caveat, Found, lines_of
@@ -37,16 +36,10 @@ _OTHER_HOST, _ALIKE = "on another host of the same kind", "like with like"
 
 
 def compare_entries(
-    before: Sequence[Entry],
-    after: Sequence[Entry],
-    left_out: Sequence[Unjudged] = (),
-    with_suspect: bool = False,
+    before: Sequence[Entry], after: Sequence[Entry], left_out: Sequence[Unjudged] = (), with_suspect: bool = False
 ) -> FolderComparison:
     """Pair the rows of equal backend, layout and work on equally many ranks; versions and machines may differ.
-
-    ``left_out``: what was found to be wrong when the sides were read. ``with_suspect``: runs that something disturbed
-    count like the others. Raises UsageError when nothing pairs.
-    """
+    ``left_out``: what was found to be wrong when the sides were read. Raises UsageError when nothing pairs."""
     first = pairing.measured_rows(before, with_suspect, "before")
     second = pairing.measured_rows(after, with_suspect, "after")
     pairs = pairing.pair(first, second)
@@ -70,7 +63,6 @@ def compare_entries(
 
 
 def _why(first: Sequence[Measured], second: Sequence[Measured], alike: Sequence[tuple[Measured, Measured]]) -> str:
-    """What keeps the nearest rows of two sides apart."""
     if alike:
         before, after = alike[0]
         return f": {before.name}: {pairing.what_differs(before, after)}"
@@ -82,17 +74,13 @@ def _why(first: Sequence[Measured], second: Sequence[Measured], alike: Sequence[
 
 def _surroundings_of(pairs: Sequence[tuple[Measured, Measured]]) -> Surroundings:
     """Over all pairs of rows. Facts that only one side tells are a difference too, for all that is known."""
-    known: dict[str, None] = {}
-    found: dict[FactOfBoth, list[str]] = defaultdict(list)
-    for row, fact in _facts(pairs):
-        known[fact[0]] = None
-        if fact[2] != fact[3]:
-            found[fact].append(row)
+    found = grouped((fact, row) for row, fact in _facts(pairs))
     same_code = {_is_same_code(*sides) for sides in pairs}
     order = [*_ACROSS, "host"]
     differences = [
         FactDifference(name=name, kind=kind, before=before, after=after, rows=tuple(rows))
         for (name, kind, before, after), rows in sorted(found.items(), key=lambda one: order.index(one[0][1]))
+        if before != after
     ]
     differing = {one.name for one in differences}
     names = {kind: {one.name for one in differences if one.kind == kind} for kind in _ACROSS}
@@ -100,7 +88,7 @@ def _surroundings_of(pairs: Sequence[tuple[Measured, Measured]]) -> Surroundings
     return Surroundings(
         label=f"across {listed(kinds)}" if kinds else _OTHER_HOST if differences else _ALIKE,
         equal=not differences,
-        alike=tuple(name for name in known if name not in differing),
+        alike=tuple(name for name in dict.fromkeys(fact[0] for fact in found) if name not in differing),
         differences=tuple(differences),
         same_stack=False if False in same_code else True if same_code == {True} else None,
     )
@@ -108,34 +96,29 @@ def _surroundings_of(pairs: Sequence[tuple[Measured, Measured]]) -> Surroundings
 
 def _is_same_code(before: Measured, after: Measured) -> bool | None:
     """By versions, and by the code of the packages or the image that holds them; null where a side tells neither."""
-    known = all(side.manifest.stack_code or side.runs.launch.image for side in (before, after))
-    if not known and before.manifest.stack == after.manifest.stack:
+    known = all(side.runs.manifest.stack_code or side.runs.launch.image for side in (before, after))
+    if not known and before.runs.manifest.stack == after.runs.manifest.stack:
         return None
-    first, second = ((side.manifest.stack_identity, side.runs.launch.image) for side in (before, after))
+    first, second = ((side.runs.manifest.stack_identity, side.runs.launch.image) for side in (before, after))
     return first == second
 
 
 def _facts(pairs: Sequence[tuple[Measured, Measured]]) -> Iterator[tuple[str, FactOfBoth]]:
-    """With the names of their rows. Figures are of the machine, so of all rows on it together: those of a row are too
-    few and too unlike each other to tell."""
-    alike: dict[tuple, list[tuple[Measured, Measured]]] = defaultdict(list)
+    """With the names of their rows; figures are of a machine, so of all rows on it: one row has too few to tell."""
     for before, after in pairs:
-        alike[before.hardware, after.hardware].append((before, after))
         for fact in facts_of_both(before.records, after.records):
             yield after.name, fact
         for name, first, second in pairing.differing_settings(before, after):
             yield after.name, (pairing.called(name), "setting", (first,), (second,))
-    for rows in alike.values():
+    for rows in grouped(((before.hardware, after.hardware), (before, after)) for before, after in pairs).values():
         sides = ([record for pair in rows for record in pair[side].records] for side in (0, 1))
         for fact in figures_apart(*sides):
             yield from ((after.name, fact) for _, after in rows)
 
 
 def by_environment(found: Found) -> tuple[Found, Found]:
-    """The two environments whose rows are in one results folder, that which was named first before the other.
-
-    Raises UsageError where there are not two of them.
-    """
+    """The two environments of one results folder, that which was named first before the other. Raises UsageError where
+    there are not two of them."""
     backends = {entry.manifest.backend.environment: entry.manifest.run.base for entry in found.entries}
     names = sorted(filter(None, backends), key=lambda name: (backends[name] is not None, name))
     if len(names) != 2 or len(backends) != 2 or backends[names[1]] != names[0]:

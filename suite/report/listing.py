@@ -29,8 +29,8 @@ STATUSES = ("ok", "failed", "interrupted", RUNNING, DAMAGED, IMPORTED)
 
 @dataclass(frozen=True, slots=True)
 class RunLine:
-    """Times are Unix seconds, rates samples per second with the run's own interval. ``findings``: names of what does
-    not fit together within the bundle. ``device_name``: of rank 0's accelerator or processor."""
+    """Times are Unix seconds, rates samples per second with the run's own interval. ``findings``: what does not fit
+    together within the bundle. ``device_name``: of rank 0's accelerator or processor."""
 
     run: str
     backend: str
@@ -86,8 +86,7 @@ LINES = View("line", ("report",), _made, RunLine)
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """One bundle. ``line`` is null where it is being run or cannot be read, as ``problem`` says, and of other tools'
-    logs."""
+    """One bundle. ``line``: null where it cannot be read yet, as ``problem`` says, and of other tools' logs."""
 
     path: str
     run: str
@@ -120,7 +119,6 @@ class Listed:
         return self.state == "ok"
 
     def as_json(self) -> dict[str, Any]:
-        """Facts that are not known are null."""
         return {
             **{name: self.fact(name) for name in _LINE_FIELDS},
             "path": self.path,
@@ -156,12 +154,9 @@ class Listing:
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which runs: those that fit everything that is given. Several values of one fact: any of them fits.
-
-    ``device``: ``cpu``, ``cuda``, or a part of the device's name. ``algorithm``: its name without options, or with
-    them. ``since`` and ``until``: Unix seconds of the start, the latter not in. ``valid``: whose figures stand, or the
-    others. ``tags``: all of them.
-    """
+    """Several values of one fact: any of them fits. ``device``: ``cpu``, ``cuda``, or a part of the device's name.
+    ``algorithm``: its name without options, or with them. ``since`` and ``until``: Unix seconds of the start, the
+    latter not in. ``valid``: whose figures stand, or the others. ``tags``: all of them."""
 
     size: Sequence[str] = ()
     backend: Sequence[str] = ()
@@ -175,14 +170,14 @@ class Wanted:
 
     def fits(self, one: Listed) -> bool:
         started, device = one.fact("started"), one.fact("device")
-        name, algorithm = ((one.fact(fact) or "").lower() for fact in ("device_name", "algorithm"))
+        name, algorithm = one.fact("device_name") or "", (one.fact("algorithm") or "").lower()
         named = (algorithm, algorithm.partition(":")[0])
         return (
             set(self.tags) <= set(one.tags)
             and (not self.status or one.status in self.status)
             and (not self.size or one.fact("size") in self.size)
             and (not self.backend or one.fact("backend") in self.backend)
-            and (not self.device or any(word.lower() == device or word.lower() in name for word in self.device))
+            and (not self.device or any(word.lower() == device or word.lower() in name.lower() for word in self.device))
             and (not self.algorithm or any(word.lower() in named for word in self.algorithm))
             and (self.since is None or (started is not None and started >= self.since))
             and (self.until is None or (started is not None and started < self.until))
@@ -191,11 +186,8 @@ class Wanted:
 
 
 def read_listing(paths: Sequence[Path], progress: Progress | None = None) -> Listing:
-    """Every bundle: also what is being run, and what cannot be read. ``paths``: as ``reading.read_entries`` takes them.
-    ``progress`` is called now and then with how many are done of how many.
-
-    Raises UsageError for what is no folder and no archive.
-    """
+    """Every bundle: also what is being run, and what cannot be read. ``progress`` is called now and then with how many
+    are done of how many. Raises UsageError for what is no folder and no archive."""
     with opened(paths) as places:
         bundles, marked = survey(places.folders, IMPORT)
         tags, problems = tags_by_path([*(Path(each.path) for each in bundles), *marked])

@@ -19,11 +19,11 @@ from suite.bundle.store import Bundle, DamagedBundle, StillRunning
 from suite.bundle.walk import is_trial
 from suite.report.facts.entry import Entry, ReportEvidence
 from suite.report.formatting.escape import visible
-from suite.report.formatting.numbers import counted
+from suite.report.formatting.numbers import counted, few
 from suite.spec.base import UsageError
 
 #: Bundles of which the same thing is said.
-MOST_SHOWN = 5
+MOST_SHOWN, _REST = 5, "and {{}} more bundles: {} (suite verify --json)"
 #: Kinds of what is told beside a finding's name.
 RUNNING, ALTERED, VERSIONS, OTHER = "running", "record.json is not what its events give", "versions", ""
 _Entry = TypeVar("_Entry")
@@ -31,10 +31,8 @@ _Entry = TypeVar("_Entry")
 
 @dataclass(frozen=True)
 class Caveat:
-    """What a reader must know of how runs were read: of the bundle at ``path``, or, where that is empty, of several.
-
-    ``kind``: the name of a finding, or one of those above. ``leaves_out``: the run is not among those that were read.
-    """
+    """What a reader must know of how the bundle at ``path`` was read; empty: of several. ``kind``: the name of a
+    finding, or one of those above. ``leaves_out``: the run is not among those that were read."""
 
     kind: str
     path: str
@@ -47,8 +45,7 @@ class Caveat:
 
 @dataclass(frozen=True)
 class Checked(Generic[_Entry]):
-    """A run as it was read, with what does not fit within its own bundle. ``difference``: of record.json from what its
-    events give, in words. ``version``: of the suite that drove it."""
+    """A run, with what does not fit within its bundle; ``difference``: of record.json from what its events give."""
 
     entry: _Entry
     trace: Trace
@@ -68,8 +65,7 @@ Look = Callable[[Sequence[Surveyed], Opened], Sequence[Checked[_Entry] | StillRu
 
 @dataclass(frozen=True)
 class Found(Generic[_Entry]):
-    """``damaged``: one line for each bundle that was left out for it. ``caveats``: what else was left out or does not
-    fit together, and records that are not what their events give. ``imported``: other tools' logs."""
+    """``damaged``: one line for each bundle that was left out for it. ``caveats``: what else does not fit together."""
 
     entries: list[_Entry]
     damaged: list[str]
@@ -82,15 +78,13 @@ class Found(Generic[_Entry]):
 
     def warnings(self) -> list[str]:
         """What a reader needs of it, a line each that a terminal can show."""
-        damaged = few([f"left out, damaged: {line}" for line in self.damaged], "damaged")
+        damaged = few([f"left out, damaged: {line}" for line in self.damaged], MOST_SHOWN, _REST.format("damaged"))
         return [visible(line, 400) for line in (*damaged, *lines_of(self.caveats))]
 
 
 def read_entries(paths: Sequence[Path], with_imported: bool = False) -> Found[Entry]:
-    """Every readable bundle, once, with the record that its events give. ``paths``: folders, and archives of `suite
-    pack`, or runs of these. ``with_imported``: other tools' logs are rows too, and may be all there is.
-
-    Raises UsageError when nothing can be reported.
+    """Every readable bundle, once, with the record that its events give. ``paths``: folders, archives of `suite pack`,
+    or runs of these. ``with_imported``: other tools' logs are rows too. Raises UsageError when nothing can be reported.
     """
     return read_with(_records, paths, with_imported)
 
@@ -98,7 +92,17 @@ def read_entries(paths: Sequence[Path], with_imported: bool = False) -> Found[En
 def read_with(look: Look[_Entry], paths: Sequence[Path], with_imported: bool) -> Found[_Entry]:
     """As ``read_entries``, where less than a whole record is looked at; entries have a path."""
     with opened(paths) as places:
-        return _as_given(_read(look, places, with_imported), places, paths)
+        found = _read(look, places, with_imported)
+        if not places.archives:
+            return found
+        # with the names of archives, which were read in a folder that is gone afterwards
+        return Found(
+            [replace(entry, path=places.shown(entry.path)) for entry in found.entries],  # type: ignore
+            [places.shown(line) for line in found.damaged],
+            [replace(one, path=places.shown(one.path), text=places.shown(one.text)) for one in found.caveats],
+            replace(found.read_from, paths=tuple(path.as_posix() for path in paths)),
+            tuple(row.model_copy(update={"path": places.shown(row.path)}) for row in found.imported),
+        )
 
 
 def _records(bundles: Sequence[Surveyed], places: Opened) -> list[Checked[Entry] | StillRunning | DamagedBundle]:
@@ -132,7 +136,12 @@ def _read(look: Look[_Entry], places: Opened, with_imported: bool) -> Found[_Ent
     known = [digest for digest in digests if digest is not None]
     whole = digest_of_all(known) if known and len(known) == len(digests) else None
     read_from = ReportEvidence(whole, tuple(path.as_posix() for path in paths))
-    caveats += [*recorded, *_versions(kept)]
+    caveats += recorded
+    versions = Counter(one.version for one in kept if one.version is not None)
+    if len(versions) > 1:
+        # whose clocks and probes may not be alike
+        named = ", ".join(f"{runs} of {name}" for name, runs in sorted(versions.items()))
+        caveats.append(Caveat(VERSIONS, "", f"runs of different versions of the suite: {named}"))
     found = Found([one.entry for one in kept], damaged, caveats, read_from, tuple(imported) if with_imported else ())
     if not found.entries and not found.imported:
         detail = f"; {found.warnings()[0]}" if found.warnings() else ""
@@ -141,32 +150,12 @@ def _read(look: Look[_Entry], places: Opened, with_imported: bool) -> Found[_Ent
     return found
 
 
-def _as_given(found: Found[_Entry], places: Opened, paths: Sequence[Path]) -> Found[_Entry]:
-    """With the names of archives, where they were read in a folder that is gone afterwards."""
-    if not places.archives:
-        return found
-    return Found(
-        [replace(entry, path=places.shown(entry.path)) for entry in found.entries],  # type: ignore
-        [places.shown(line) for line in found.damaged],
-        [replace(one, path=places.shown(one.path), text=places.shown(one.text)) for one in found.caveats],
-        replace(found.read_from, paths=tuple(path.as_posix() for path in paths)),
-        tuple(row.model_copy(update={"path": places.shown(row.path)}) for row in found.imported),
-    )
-
-
 def checked(derived: Derived, entry: _Entry) -> Checked[_Entry]:
     """``entry``: what is read of it, with the path of its bundle."""
     trace = Trace.of(Path(entry.path), derived.record, derived.digest)  # type: ignore[attr-defined]
     stated = (derived.record.environment.driver or {}).get("suite_version")
     version = stated if isinstance(stated, str) else None
     return Checked(entry, trace, derived.findings, derived.difference, version)
-
-
-def _versions(kept: Sequence[Checked]) -> list[Caveat]:
-    """A caveat where runs are of more than one version of the suite, whose clocks and probes may not be alike."""
-    counts = Counter(one.version for one in kept if one.version is not None)
-    known = ", ".join(f"{runs} of {name}" for name, runs in sorted(counts.items()))
-    return [Caveat(VERSIONS, "", f"runs of different versions of the suite: {known}")] if len(counts) > 1 else []
 
 
 def trusted(
@@ -193,10 +182,4 @@ def lines_of(caveats: Iterable[Caveat]) -> Iterator[str]:
     """A line each, a few of each kind."""
     for kind, alike in groupby(caveats, lambda caveat: caveat.kind):
         lines = [str(caveat) for caveat in alike]
-        yield from few(lines, kind) if kind != OTHER else lines
-
-
-def few(lines: Sequence[str], what: str) -> list[str]:
-    """As many as somebody reads, one for each bundle, and of how many more the same is true."""
-    left = len(lines) - MOST_SHOWN
-    return list(lines) if left <= 0 else [*lines[:MOST_SHOWN], f"and {left} more bundles: {what} (suite verify --json)"]
+        yield from few(lines, MOST_SHOWN, _REST.format(kind)) if kind != OTHER else lines

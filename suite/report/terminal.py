@@ -1,17 +1,15 @@
 """What a report shows on a terminal: the widest form of its headline table that fits it."""
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from suite.bundle.imported.record import MARK
-from suite.report.facts.kind import WorkKind
+from suite.report.facts.entry import grouped
 from suite.report.facts.model import ReportModel
-from suite.report.facts.pool import Row
 from suite.report.formatting.escape import plain, visible
 from suite.report.formatting.forms import Cells, Form, print_line, print_widest, without
 from suite.report.formatting.numbers import UNKNOWN, counted, gib, interval, number
 from suite.report.text.answer import MOST_SHOWN, Verdict, figures, nothing_ranked, scope, trust, verdicts_of
-from suite.report.text.columns import rate
+from suite.report.text.section import rate, shown
 from suite.spec.terminal import say
 from suite.spec.width import terminal_columns, wrapped
 
@@ -57,52 +55,44 @@ def _short(one: Verdict) -> Cells:
 
 
 def headline_rows(model: ReportModel) -> list[Cells]:
-    """One for each row of the report."""
     verdicts = {row.number: UNKNOWN if row.is_ranked else "suspect" for row in model.rows}
     for group in model.ranking.groups:
         short = {**_SHORT_VERDICTS, "not distinguishable": "equal"} if group.is_equal else _SHORT_VERDICTS
         verdicts |= {one.row.number: short.get(one.verdict, one.verdict) for one in group.places}
     etas = {point.row.number: point.eta for curve in model.scaling.curves for point in curve.points}
-    alike: dict[tuple, list[Row]] = defaultdict(list)
-    for row in model.rows:
-        alike[row.work, row.size, row.ranks, row.backend, row.layout].append(row)
+    alike = grouped(((row.work, row.size, row.ranks, row.backend, row.layout), row) for row in model.rows)
     several = [same for same in alike.values() if len({(row.launcher, row.variant) for row in same}) > 1]
     apart = {row.number: row.variant or f"launcher={row.launcher}" for same in several for row in same}
-    return [_headline(row, interval(etas.get(row.number), 1), verdicts[row.number], apart) for row in model.rows]
+    return [
+        {
+            "size": visible(row.size, _NAME_LENGTH),
+            "ranks": str(row.ranks),
+            "backend": visible(row.backend, _NAME_LENGTH),
+            "layout": row.layout,
+            **({"variant": visible(apart.get(row.number, UNKNOWN), _NAME_LENGTH)} if apart else {}),
+            "runs ok": row.ok_runs,
+            "samples/s [95 %]": rate(row),
+            "tokens/s": shown("tokens_per_second.value")(row),
+            "peak GiB": shown("memory.peak_bytes", gib)(row),
+            "eta": interval(etas.get(row.number), 1),
+            "verdict": verdicts[row.number],
+        }
+        for row in model.rows
+    ]
 
 
 def print_headline(model: ReportModel) -> None:
-    """One table for each kind of work."""
     rows = headline_rows(model)
-    by_work: dict[WorkKind, list[Cells]] = defaultdict(list)
-    for row, cells in zip(model.rows[:HEADLINE_ROWS], rows, strict=False):
-        by_work[row.work].append(cells)
-    for work, shown in by_work.items():
+    shown_rows = zip(model.rows[:HEADLINE_ROWS], rows, strict=False)
+    for work, alike in grouped((row.work, cells) for row, cells in shown_rows).items():
         if model.several_kinds or work.text != _UNSAID:
             print_line(f"{work.text}:")
-        print_widest(_headline_forms(shown))
+        print_widest(_headline_forms(alike))
     if len(rows) > HEADLINE_ROWS:
         say(f"and {len(rows) - HEADLINE_ROWS} more rows in the report")
 
 
-def _headline(row: Row, eta: str, verdict: str, apart: Mapping[int, str]) -> Cells:
-    return {
-        "size": visible(row.size, _NAME_LENGTH),
-        "ranks": str(row.ranks),
-        "backend": visible(row.backend, _NAME_LENGTH),
-        "layout": row.layout,
-        **({"variant": visible(apart.get(row.number, UNKNOWN), _NAME_LENGTH)} if apart else {}),
-        "runs ok": row.ok_runs,
-        "samples/s [95 %]": rate(row),
-        "tokens/s": number(row.tokens_per_second.value if row.tokens_per_second else None),
-        "peak GiB": gib(row.memory.peak_bytes if row.memory else None),
-        "eta": eta,
-        "verdict": verdict,
-    }
-
-
 def _headline_forms(rows: Sequence[Cells]) -> list[Form]:
-    """With ever fewer columns."""
     narrow = [
         {**without(row, "runs ok", "tokens/s", "peak GiB", "eta", "verdict"), "peak\nGiB": row["peak GiB"]}
         | {"eta": row["eta"].split(" ")[0], "verdict": row["verdict"]}
@@ -122,7 +112,6 @@ def _headline_forms(rows: Sequence[Cells]) -> list[Form]:
 
 
 def print_imported(model: ReportModel) -> None:
-    """Rows of other tools' logs, in a table of their own that says what they are."""
     if not model.imported:
         return
     print_line(f"{MARK} (figures are those of the tool's own log; in no ranking and no verdict):")

@@ -13,7 +13,7 @@ from suite.launch.cluster.launcher import NodeSetup
 from suite.report.facts.entry import Entry
 from suite.report.facts.environment import environment_differences
 from suite.report.facts.model import build
-from suite.report.facts.slow_network import CONVENTION, network_checks
+from suite.report.facts.network import CONVENTION, network_checks
 from suite.report.text.markdown import render
 from suite.spec.layout import Layout
 from tests import toy_cluster

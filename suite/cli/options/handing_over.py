@@ -18,7 +18,7 @@ from suite.conduct.running.state import outcome_line, states
 from suite.launch.cluster.launcher import ClusterLauncher, Document
 from suite.launch.cluster.submission import Submission
 from suite.launch.outcome import NEXT_STEPS
-from suite.report.facts.slow_network import CONVENTION, network_checks
+from suite.report.facts.network import CONVENTION, network_checks
 from suite.spec.base import UsageError, printable
 from suite.spec.manifest import Manifest
 from suite.spec.terminal import note, say, say_lines

@@ -2,17 +2,8 @@
 
 import math
 
+from suite.report.comparing import model
 from suite.report.comparing.judging import run_spread
-from suite.report.comparing.model import (
-    ComparedPhase,
-    ComparedRow,
-    FolderComparison,
-    Gate,
-    GateOutcome,
-    GateWord,
-    Lack,
-    RowGate,
-)
 from suite.report.facts.environment import FactKind
 from suite.spec.base import UsageError
 from suite.spec.phases import ALL_NAMES
@@ -20,9 +11,9 @@ from suite.stats.deciding import runs_to_decide
 from suite.stats.multiple import LEVEL, one_sided, together
 from suite.stats.quantiles import student_quantile
 
-_CANNOT_TELL = RowGate(outcome="undecided", at_least=None, at_most=None, runs_needed=None)
+_CANNOT_TELL = model.RowGate(outcome="undecided", at_least=None, at_most=None, runs_needed=None)
 #: What makes figures doubtful that would decide; whatever else is lacking leaves open what it would have shown.
-_DOUBTS: dict[Lack, str] = {
+_DOUBTS: dict[model.Lack, str] = {
     "suspect": "suspect runs",
     "altered": "runs whose records were changed",
     "inconsistent": "runs beside bundles that cannot be what a run left",
@@ -36,27 +27,25 @@ _UNLIKE: dict[FactKind, str] = {
 
 
 def hold_to(
-    result: FolderComparison,
+    result: model.FolderComparison,
     gate: float,
     allow_missing: bool = False,
     strict: bool = False,
     same_stack: bool = False,
     phase: str | None = None,
     with_suspect: bool = False,
-) -> tuple[FolderComparison, Gate]:
+) -> tuple[model.FolderComparison, model.Gate]:
     """The comparison with each row's outcome, and the outcome of all. ``phase``: whose rate is judged, not that of the
     whole iteration. ``with_suspect``: what disturbs runs is no reason for doubt.
 
-    A row is below the gate where the test of "at least the gate" fails at 5 % in all rows together, so that folders
-    that keep to it fail in at most 5 % of cases. It keeps to the gate where it is above it at 5 % by itself: that all
-    rows keep to it is said only where each does, which holds its level without a correction (intersection-union test;
-    Berger, Technometrics 24, 1982, p. 295). The others are undecided, which fails only with ``strict``, or where there
-    was nothing to test. With ``strict`` an undecided row whose rate is known to be below what it was is a loss: of one
-    as large as the gate allows no number of runs tells on which side of it it is. What cannot be judged fails unless
-    ``allow_missing``.
+    A row is below the gate where the test of "at least the gate" fails at 5 % in all rows together. It keeps to it
+    where it is above it at 5 % by itself: that all rows keep to it is said only where each does, which holds its level
+    without a correction (intersection-union test; Berger, Technometrics 24, 1982, p. 295). The others are undecided,
+    which fails only with ``strict``, or where there was nothing to test. With ``strict`` an undecided row that is known
+    to be slower than before is a loss. What cannot be judged fails unless ``allow_missing``.
 
     Raises UsageError for a gate that is no share above 0, for an unknown phase, and for sides of one stack unless
-    ``same_stack`` says that something else is compared: unlike surroundings are then meant, and no reason for doubt.
+    ``same_stack`` says that something else is compared: unlike surroundings are then no reason for doubt.
     """
     check_gate(gate, phase)
     if result.surroundings.same_stack and not same_stack:
@@ -64,7 +53,10 @@ def hold_to(
             "both sides ran the same stack, so there is no change for the gate to judge: measure the other one with "
             "--python or --image, or say --same-stack where machines or settings are compared"
         )
-    parts = [_part(row, phase) for row in result.rows]
+    named = [
+        (row if phase is None else next((one for one in row.phases if one.name == phase), None)) for row in result.rows
+    ]
+    parts = [part if part and part.log_error else None for part in named]
     below = [
         one_sided(math.log(gate / part.ratio), part.log_error, part.degrees)
         for part in parts
@@ -87,9 +79,9 @@ def hold_to(
     doubts += [words for kind, words in _UNLIKE.items() if kind in unlike]
     is_open = None in parts or not lacks <= _DOUBTS.keys() or bool(strict and undecided)
     is_slower = bool(missed or (strict and lost))
-    decided: GateWord = "slower" if is_slower else "met"
-    outcome: GateWord = "undecided" if is_open and not is_slower else "doubtful" if doubts else decided
-    known = Gate(
+    decided: model.GateWord = "slower" if is_slower else "met"
+    outcome: model.GateWord = "undecided" if is_open and not is_slower else "doubtful" if doubts else decided
+    known = model.Gate(
         gate=gate,
         phase=phase,
         outcome=outcome,
@@ -113,22 +105,18 @@ def check_gate(gate: float, phase: str | None) -> None:
         raise UsageError(f"--gate-phase is one of {', '.join(ALL_NAMES)}, not {phase!r}")
 
 
-def _part(row: ComparedRow, phase: str | None) -> ComparedRow | ComparedPhase | None:
-    """What of a row the gate judges; null where it could not be tested."""
-    part = next((one for one in row.phases if one.name == phase), None) if phase else row
-    return part if part and part.log_error else None
-
-
-def _outcome(part: ComparedRow | ComparedPhase, row: ComparedRow, gate: float, missed: bool, each: float) -> RowGate:
+def _outcome(
+    part: model.ComparedRow | model.ComparedPhase, row: model.ComparedRow, gate: float, missed: bool, each: float
+) -> model.RowGate:
     """``each``: the one-sided level at which a row is below the gate. The runs that would decide are those that show of
     an unchanged rate that it keeps to the gate, by the noise alone."""
     ratio, error, degrees = part.ratio, part.log_error, part.degrees
     assert ratio is not None and error is not None and degrees is not None, "only rows with a spread are tested"
     at_least = ratio * math.exp(-student_quantile(degrees, 1 - LEVEL) * error)
     at_most = ratio * math.exp(student_quantile(degrees, 1 - each) * error)
-    outcome: GateOutcome = "below" if missed else "kept" if at_least >= gate else "undecided"
+    outcome: model.GateOutcome = "below" if missed else "kept" if at_least >= gate else "undecided"
     needed = None
     if outcome == "undecided":
         spread, lent = run_spread(error, degrees, (row.runs_before, row.runs_after))
         needed = runs_to_decide(abs(math.log(gate)), spread, LEVEL if gate < 1 else each, lent)
-    return RowGate(outcome=outcome, at_least=at_least, at_most=at_most, runs_needed=needed)
+    return model.RowGate(outcome=outcome, at_least=at_least, at_most=at_most, runs_needed=needed)

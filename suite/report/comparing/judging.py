@@ -10,8 +10,7 @@ from typing import Any
 from suite.report.comparing.model import ComparedMemory, ComparedPhase, ComparedRow, MemoryVerdict
 from suite.report.comparing.pairing import Measured, copies
 from suite.report.facts.costs import OF_THE_RUN, peaks_of
-from suite.report.facts.noise import in_turns
-from suite.report.facts.phase_ratios import in_part
+from suite.report.facts.noise import in_part, in_turns
 from suite.spec.phases import ALL_NAMES
 from suite.stats.compare import DEFAULT_MARGIN, ComparisonVerdict, LogDifference, welch
 from suite.stats.deciding import POWER, runs_to_decide
@@ -58,7 +57,6 @@ class JudgedTogether:
         return (None, None) if found is None else found.interval(1 - self.family.each)
 
     def tested(self, place: int) -> dict[str, Any]:
-        """Fields that the rows and phases of a comparison have of it."""
         (low, high), one = self.bounds(place), self.each[place]
         error, degrees = (one.difference.error, one.difference.degrees) if one.difference else (None, None)
         return {"ratio": one.ratio, "low": low, "high": high, "log_error": error, "degrees": degrees}
@@ -75,8 +73,7 @@ class JudgedTogether:
         return [None if one.difference is None else next(positive) for one in self.each]
 
     def runs_needed(self, place: int, runs: tuple[int, int]) -> int | None:
-        """Runs a side that would likely show of equal rates that they are equal within the margin, by the noise alone;
-        null where that is out of reach, and where there is no spread to tell it by."""
+        """Runs a side that would likely show equal rates to be equal, by the noise alone; null: out of reach."""
         found = self.each[place].difference
         if found is None:
             return None
@@ -98,10 +95,8 @@ def judge_together(
     within: Mapping[int, LogDifference] = MappingProxyType({}),
 ) -> JudgedTogether:
     """Welch's test on the logarithms of the runs' rates, for each pair of sides that has no reason against it.
-
-    ``alike``: a word that pairs have in common whose runs vary alike, so that their variances are moderated by what
-    they share. ``within``: by place, what turns by iteration say of a difference, in Welch's place.
-    """
+    ``alike``: a word of pairs whose runs vary alike, so that their variances are moderated together. ``within``: by
+    place, what turns by iteration say of a difference, in Welch's place."""
     rates: dict[str, list[list[float]]] = defaultdict(list)
     for pair, reason, word in zip(sides, reasons, alike, strict=True):
         rates[word] += [log_rates(runs) for runs in pair] if reason is None else []
@@ -135,8 +130,7 @@ Pair = tuple[Measured, Measured]
 
 
 def judge(pairs: Sequence[Pair]) -> tuple[ComparedRow, ...]:
-    """Whole iterations are one family of tests that hold the level together; so are all phases of all rows, all peaks
-    of memory, and the claims that two rates are equal within the margin."""
+    """Whole iterations are one family of tests; so are phases, peaks of memory, and claims of equality."""
     reasons = [copies(*pair) for pair in pairs]
     sides = [(before.row.measured, after.row.measured) for before, after in pairs]
     within = _within([(in_turns(before.row), in_turns(after.row)) for before, after in pairs])

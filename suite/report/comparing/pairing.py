@@ -9,14 +9,14 @@ from typing import Any
 
 from suite.bundle.record import Record
 from suite.report.comparing.model import Lack, Side, Unjudged
-from suite.report.facts.entry import Entry
+from suite.report.facts.entry import Entry, grouped
 from suite.report.facts.machines import Hardware, assign_machines, hardware_of
 from suite.report.facts.pool import Row, RowRuns, group_entries, pool_rows
 from suite.report.facts.suspect import takes_suspect
-from suite.report.facts.variants import flattened
+from suite.report.facts.variants import flattened, variants
 from suite.report.facts.work import done_otherwise, otherwise
-from suite.report.formatting.numbers import counted
-from suite.spec.manifest import Manifest
+from suite.report.formatting.escape import visible
+from suite.report.formatting.numbers import counted, few
 
 #: Parts of a manifest that say which run it is or when it is given up, not what is measured and how.
 _NO_SETTING = ("schema", "run", "hash", "work_hash", "note", "source", "limits", "stack", "stack_code", "environment")
@@ -38,10 +38,6 @@ class Measured:
     side: Side | None = None
 
     @property
-    def manifest(self) -> Manifest:
-        return self.runs.manifest
-
-    @property
     def name(self) -> str:
         ranks = counted(self.row.ranks, "rank")
         variant = f" ({self.row.variant})" if self.row.variant else ""
@@ -54,16 +50,15 @@ class Measured:
 
     @cached_property
     def hardware(self) -> Hardware | None:
-        """As the report tells machines apart; null where no run told where it was."""
         known = (hardware_of(run.record) for run in self.runs.entries)
         return next(filter(None, known), None)
 
     @cached_property
     def settings(self) -> dict[str, Any]:
         """By their dotted names; of lists of lengths nothing, since workload and seed make them."""
-        body = self.manifest.model_dump(mode="json", by_alias=True)
-        body["work"] = {"samples": self.manifest.work.global_rollouts}
-        return {"layout": self.manifest.layout.label(), **dict(flattened(body, _NO_SETTING))}
+        body = self.runs.manifest.model_dump(mode="json", by_alias=True)
+        body["work"] = {"samples": self.runs.manifest.work.global_rollouts}
+        return {"layout": self.runs.manifest.layout.label(), **dict(flattened(body, _NO_SETTING))}
 
 
 @dataclass
@@ -128,17 +123,16 @@ def _way(one: Measured) -> tuple:
 
 
 def _measuring(one: Measured) -> str:
-    return one.manifest.measure.model_dump_json()
+    return one.runs.manifest.measure.model_dump_json()
 
 
 def _place(one: Measured) -> tuple:
     """As ``_measuring``, on the same kind of machine, in the same launch, with the same stack."""
-    return (_measuring(one), one.hardware, one.runs.launch, tuple(sorted(one.manifest.stack_identity.items())))
+    return (_measuring(one), one.hardware, one.runs.launch, tuple(sorted(one.runs.manifest.stack_identity.items())))
 
 
 def lacking(pairs: Pairs, alike: Sequence[tuple[Measured, Measured]]) -> Iterator[Unjudged]:
-    """Rows that could not be paired, with what is nearest; one whose partner failed is told by that alone.
-    ``alike``: those that look alike and did other work."""
+    """Rows without partner, with what is nearest, unless the partner failed; ``alike``: those of other work."""
     other_work = {id(one): f"other work: {what_differs(*both)}" for both in alike for one in both}
     everything = [*(one for both in pairs.paired for one in both), *pairs.only, *pairs.without_rate]
     for side in ("before", "after"):
@@ -157,25 +151,15 @@ def lacking(pairs: Pairs, alike: Sequence[tuple[Measured, Measured]]) -> Iterato
 
 
 def _ambiguous(before: Sequence[Measured], after: Sequence[Measured]) -> str:
-    """In which ways each side was measured."""
-    how = [
-        {
-            **{name: str(value) for name, value in one.settings.items()},
-            **one.runs.launch.settings(),
-            **{f"{name} version": version for name, version in one.manifest.stack_identity.items()},
-            "machine": one.runs.machine,
-        }
-        for one in (*before, *after)
-    ]
-    names = dict.fromkeys(key for one in how for key in one)
-    differing = [name for name in names if len({one.get(name) for one in how}) > 1][:_MOST_SETTINGS] or ["machine"]
-    ways = ["(" + ", ".join(f"{called(name)} {one.get(name, '-')}" for name in differing) + ")" for one in how]
+    rows = (*before, *after)
+    known = variants([("", it.runs.manifest, {**it.runs.launch.settings(), "machine": it.runs.machine}) for it in rows])
+    threads = [f"threads_per_rank={one.row.setting.threads_per_rank}" for one in rows]
+    ways = [f"({way or other})" for way, other in zip(known, threads, strict=True)]
     first, second = " and ".join(ways[: len(before)]), " and ".join(ways[len(before) :])
     return f"measured as {first} before, and as {second} after; name the bundles to compare"
 
 
 def _kinds(runs: Sequence[Entry]) -> str:
-    """Of failures."""
     return ", ".join(sorted({run.record.failure.kind for run in runs if run.record.failure}))
 
 
@@ -214,10 +198,8 @@ def copies(before: Measured, after: Measured) -> str | None:
 
 def look_alikes(pairs: Pairs) -> list[tuple[Measured, Measured]]:
     """Rows without a partner that look like one of the other side: of one name, on as many ranks, by the same stack."""
-    waiting: dict[tuple, list[Measured]] = defaultdict(list)
     before, after = ([one for one in pairs.only if one.side == side] for side in ("before", "after"))
-    for one in after:
-        waiting[_appearance(one)].append(one)
+    waiting = grouped((_appearance(one), one) for one in after)
     return [(one, waiting[_appearance(one)].pop(0)) for one in before if waiting.get(_appearance(one))]
 
 
@@ -263,7 +245,7 @@ def _nearest(before: Sequence[Measured], after: Sequence[Measured]) -> tuple[lis
 
 def differing_settings(one: Measured, other: Measured) -> list[_Setting]:
     """In which two rows differ; a shape or a layout with another name counts as one."""
-    if one.manifest.hash == other.manifest.hash:
+    if one.runs.manifest.hash == other.runs.manifest.hash:
         return []
     first, second = one.settings, other.settings
     names = [name for name in dict.fromkeys([*first, *second]) if first.get(name) != second.get(name)]
@@ -272,9 +254,11 @@ def differing_settings(one: Measured, other: Measured) -> list[_Setting]:
             names = [name for name in names if name == named or not name.startswith(f"{part}.")]
     if all(name == "workload.name" for name in names if name.startswith("workload.")):
         names = [name for name in names if name != "workload.name"]
-    texts = ((str("-" if (value := side.get(name)) is None else value) for name in names) for side in (first, second))
-    short = ([text if len(text) <= 60 else f"{text[:57]}..." for text in side] for side in texts)
-    return list(zip(names, *short, strict=True))
+    return [(name, _short(first.get(name)), _short(second.get(name))) for name in names]
+
+
+def _short(value: Any) -> str:
+    return "-" if value is None else visible(str(value), 60)
 
 
 def called(setting: str) -> str:
@@ -284,6 +268,4 @@ def called(setting: str) -> str:
 
 
 def _listed(settings: Sequence[_Setting]) -> str:
-    shown = [f"{called(name)} {one} / {other}" for name, one, other in settings[:_MOST_SETTINGS]]
-    more = len(settings) - len(shown)
-    return ", ".join([*shown, f"and {more} more"] if more > 0 else shown)
+    return ", ".join(few([f"{called(name)} {one} / {other}" for name, one, other in settings], _MOST_SETTINGS))

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from suite.report.facts.entry import RUNS_TO_PUBLISH, RUNS_TO_RANK, SUITE_CLOCK, Entry, manifests_of
+from suite.report.formatting.numbers import few
 from suite.spec.algorithms import PPO_NAME
 from suite.stats.compare import DEFAULT_MARGIN
 from suite.stats.moderated import FEWEST_ROWS
@@ -18,8 +19,14 @@ def conventions(entries: Sequence[Entry], in_rounds: bool = False) -> tuple[str,
     rate = _RATE.format("iterations" if several else "PPO iterations")
     in_turns = any(entry.record.turns for entry in entries)
     ratios = (_RANKING, *((_ROUNDS,) if in_rounds else ()), *((_TURNS,) if in_turns else ()))
+    peaks = [entry.record.compute for entry in entries if entry.record.compute and entry.record.compute.peak_flops]
+    causal = _CAUSAL if any(compute.hfu_causal is not None for compute in peaks) else ""
+    utilisation = [f"{_UTILISATION}{causal}"] if peaks else []
+    found = sorted({(entry.manifest.measure.warmup, entry.manifest.iterations) for entry in entries})
+    words = " or ".join(few([f"{warmup} + {iterations}" for warmup, iterations in found], 4, "others"))
+    warmup = [f"Iterations: {words} (warm-up, which never counts, + counted)."] if found else []
     phases = (_PHASES, *((_PERIODS,) if any(entry.manifest.layout.asynchronous for entry in entries) else ()))
-    return (rate, _ROWS, _INTERVAL, *ratios, *phases, *_utilisation(entries), _MEMORY, _SCALING, *_warmup(entries))
+    return (rate, _ROWS, _INTERVAL, *ratios, *phases, *utilisation, _MEMORY, _SCALING, *warmup)
 
 
 def recorded_conventions(entries: Sequence[Entry]) -> tuple[str, ...]:
@@ -35,37 +42,19 @@ def recorded_conventions(entries: Sequence[Entry]) -> tuple[str, ...]:
     )
 
 
-def _utilisation(entries: Sequence[Entry]) -> tuple[str, ...]:
-    """Where a device's peak is known."""
-    known = [entry.record.compute for entry in entries if entry.record.compute and entry.record.compute.peak_flops]
-    causal = any(compute.hfu_causal is not None for compute in known)
-    return (_UTILISATION + (_CAUSAL if causal else ""),) if known else ()
-
-
-def _warmup(entries: Sequence[Entry]) -> tuple[str, ...]:
-    found = sorted({(entry.manifest.measure.warmup, entry.manifest.iterations) for entry in entries})
-    words = " or ".join(f"{warmup} + {iterations}" for warmup, iterations in found[:4])
-    more = " or others" if len(found) > 4 else ""
-    return (f"Iterations: {words}{more} (warm-up, which never counts, + counted).",) if found else ()
-
-
 def clock_of(entries: Sequence[Entry]) -> str:
     """The suite's, or the backend's log where any of its runs tells that its seconds are from there."""
-    for entry in entries:
-        if (entry.record.environment.worker or {}).get("clock"):
-            return f"{entry.manifest.backend.name}'s log"
-    return SUITE_CLOCK
+    logged = any((entry.record.environment.worker or {}).get("clock") for entry in entries)
+    return f"{entries[0].manifest.backend.name}'s log" if logged else SUITE_CLOCK
 
 
 def clock_lines(rows: "Sequence[Row]") -> tuple[str, ...]:
-    """One caveat for all rows that the suite did not time itself."""
-    names = [f"{row.name} ({row.backend})" for row in rows if row.setting.clock != SUITE_CLOCK]
-    if not names:
-        return ()
-    return (
-        f"{', '.join(names)}: seconds and counts are those of the trainer's own log. The suite did not measure them, "
-        "so these rows are ranked with no other backend's",
+    names = ", ".join(f"{row.name} ({row.backend})" for row in rows if row.setting.clock != SUITE_CLOCK)
+    line = (
+        f"{names}: seconds and counts are those of the trainer's own log. The suite did not measure them, so these "
+        "rows are ranked with no other backend's"
     )
+    return (line,) if names else ()
 
 
 def experimental_lines(entries: Sequence[Entry]) -> tuple[str, ...]:

@@ -21,11 +21,9 @@ OF_THE_RUN = ("reserved", "resident")
 
 @dataclass(frozen=True)
 class PhaseCost:
-    """One phase over all counted iterations of a row's runs.
-
-    ``low`` and ``high``: 95 % bounds of ``seconds``, over the runs. ``by_run``: mean seconds per iteration of each run.
-    ``share`` is null of an asynchronous row, in whose periods others work meanwhile.
-    """
+    """One phase over all counted iterations of a row's runs. ``low`` and ``high``: 95 % bounds of ``seconds``.
+    ``by_run``: mean seconds per iteration of each run. ``share``: null of an asynchronous row, in whose periods others
+    work meanwhile."""
 
     name: str
     seconds: float
@@ -55,8 +53,7 @@ class Idle:
 
 @dataclass(frozen=True)
 class PhaseMemory:
-    """What is in use at the peak of one phase, against the least that it needs (null: nothing is known to be needed):
-    allocated on a GPU, where the allocator keeps what it reserved in other phases; resident on a CPU."""
+    """In use at the peak of one phase (allocated on a GPU, resident on a CPU), against the least that it needs."""
 
     name: str
     peak_bytes: int
@@ -67,11 +64,8 @@ class PhaseMemory:
 
 @dataclass(frozen=True)
 class MemoryUse:
-    """The greatest peak over runs and ranks, against the least that the layout needs.
-
-    ``peak_is``: which peak. On a GPU it is what the allocator reserved, and what was in use and what the whole device
-    held, other processes in, are beside it (null on a CPU). ``run_peak_bytes``: mean over the runs' own peaks.
-    """
+    """The greatest peak over runs and ranks, against the least that the layout needs. ``peak_is``: which peak. On a GPU
+    it is what the allocator reserved; what was in use and what the whole device held are beside it (null on a CPU)."""
 
     peak_bytes: int
     run_peak_bytes: Interval
@@ -95,8 +89,7 @@ class EnergyUse:
 
 
 def over_time(records: Sequence[Record], name: str) -> float | None:
-    """A field of ``compute``, total over total: the harmonic mean, weighted by iterations. Null where a run does not
-    know it."""
+    """A field of ``compute``, total over total (harmonic mean, weighted by iterations). Null where a run has none."""
     known = [(rate, record.steady_state.iterations) for record in records if (rate := getattr(record.compute, name, 0))]
     if not known or len(known) < len(records):
         return None
@@ -160,26 +153,13 @@ def _costs(
 
 def idle_of(records: Sequence[Record], whole: float) -> Idle | None:
     """Null where a run does not tell, as with one rank. ``whole``: seconds of an iteration."""
-    known = [record.waits for record in records if record.waits]
-    if not known or len(known) < len(records) or not whole:
-        return None
-    weights = [record.steady_state.iterations for record in records]
-    by_phase = tuple(
-        (name, pooled_mean([waits[name].mean_seconds for waits in known], weights).value)
-        for name in known[0]
-        if all(name in waits for waits in known)
-    )
+    known = [{name: wait.mean_seconds for name, wait in (record.waits or {}).items()} for record in records]
+    by_phase = tuple((cost.name, cost.seconds) for cost in _costs(records, known, whole))
     seconds = sum(mean for _, mean in by_phase)
     return Idle(seconds, seconds / whole, by_phase) if by_phase else None
 
 
-def work_differences_of(records: Sequence[Record]) -> tuple[str, ...]:
-    """What the runs' workers do otherwise than the suite's own iteration, each sentence once."""
-    return tuple(dict.fromkeys(text for record in records for text in texts_of(record, "work_differences")))
-
-
 def texts_of(record: Record, name: str) -> list[str]:
-    """Those of a list that rank 0 told among its facts."""
     texts = inner(record.environment.worker, name)
     return [text for text in texts if isinstance(text, str)] if isinstance(texts, list) else []
 
@@ -194,8 +174,7 @@ def lacking_phases_of(records: Sequence[Record]) -> tuple[tuple[str, str], ...]:
 
 
 def memory_of(records: Sequence[Record]) -> MemoryUse | None:
-    """Trainers with processes of their own know only what these hold together or what the whole device uses, which is
-    held against no floor."""
+    """What a trainer's own processes hold together, or what the whole device uses, is held against no floor."""
     memories = [record.memory for record in records if record.memory is not None]
     meaning, peaks = peaks_of(memories, PEAKS)
     if not peaks:
@@ -227,8 +206,8 @@ def peaks_of(memories: Sequence[Peaks | None], kinds: Iterable[str]) -> tuple[st
 
 
 def occupied_of(records: Sequence[Record]) -> int | None:
-    """The most that the processes of a rank held on any rank of any run: on a GPU what the whole device used, on a CPU
-    what was resident; ranks that only generate are in. Null where a run does not know it."""
+    """The most that the processes of any rank held, ranks that only generate among them: on a GPU what the whole device
+    used, on a CPU what was resident. Null where a run does not know it."""
     found: list[int | None] = []
     for record in records:
         field = "peak_device_bytes" if record.run.device == "cuda" else "peak_resident_bytes"
@@ -268,8 +247,7 @@ def energy_of(records: Sequence[Record]) -> EnergyUse | None:
 
 @dataclass(frozen=True)
 class Expected:
-    """Samples per second, with the band in which four of five measured rates lay where there is one, and seconds of the
-    phases."""
+    """Samples per second, with the band that held four of five measured rates, and seconds of the phases."""
 
     rate: Interval
     phases: tuple[tuple[str, float], ...]

@@ -21,8 +21,7 @@ FactOfBoth = tuple[str, FactKind, tuple[str, ...], tuple[str, ...]]
 
 
 class Figure(NamedTuple):
-    """A measured figure of a machine, which no two runs have alike: it differs where the sides lie apart. ``least``:
-    what is below it counts as this much."""
+    """A measured figure, which no two runs have alike. ``least``: what is below it counts as this much."""
 
     name: str
     unit: str
@@ -178,8 +177,7 @@ _READERS: tuple[tuple[str, FactKind, Reader], ...] = (
     ("held down by", "state", worker("idle", "throttle_reasons")),
     ("host", "host", worker("host")),
 )
-
-
+READERS: dict[str, Reader] = {name: read for name, _, read in _READERS}
 #: What simple kernels reached on the device before the run.
 PRODUCT = Figure("measured matrix product", "TFLOP/s", 1e12, _figure("ceilings", "matmul_flops"))
 COPY = Figure("measured copy", "GB/s", 1e9, _figure("ceilings", "copy_bytes_per_second"))
@@ -193,8 +191,7 @@ _FIGURES: tuple[Figure, ...] = (
 
 
 def facts_of(records: Sequence[Record], ids: Mapping[str, str]) -> dict[str, tuple[FactKind, tuple[str, ...]]]:
-    """Every fact that a record tells, by its name, with its distinct values; packages and variables are facts of their
-    own. ``ids``: of images that are named by digest (``image_ids``)."""
+    """By name, with distinct values. ``ids``: of images that are named by digest (``image_ids``)."""
     found: dict[str, tuple[FactKind, set[str]]] = {}
     for record in records:
         known: list[tuple[str, FactKind, str]] = [(name, kind, read(record)) for name, kind, read in _READERS]
@@ -241,7 +238,6 @@ class EnvironmentDifference(Frozen):
 
 
 def environment_differences(before: Sequence[Record], after: Sequence[Record]) -> tuple[EnvironmentDifference, ...]:
-    """Over all records of each side, in the order in which a report lists the facts."""
     return tuple(
         EnvironmentDifference(name=name, kind=kind, before=", ".join(old), after=", ".join(new))
         for name, kind, old, new in (*facts_of_both(before, after), *figures_apart(before, after))

@@ -7,24 +7,10 @@ from string import ascii_uppercase
 
 from suite.bundle.facts import inner
 from suite.bundle.record import Record
+from suite.report.facts import environment as around
 from suite.report.facts.costs import texts_of
-from suite.report.facts.entry import Entry
-from suite.report.facts.environment import (
-    COPY,
-    PRODUCT,
-    Reader,
-    adapters_text,
-    commit_of,
-    driver,
-    figure_text,
-    in_gib,
-    link_kinds,
-    links_text,
-    packages_of,
-    with_unit,
-    worker,
-)
-from suite.report.formatting.numbers import counted, number
+from suite.report.facts.entry import Entry, grouped
+from suite.report.formatting.numbers import counted, few, number
 
 #: Most distinct values of one fact that are written out.
 _MOST_VALUES = 4
@@ -32,8 +18,12 @@ _MOST_PACKAGES = 60
 _UNKNOWN_MACHINE = "?"
 _PRECISIONS = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
 
-_DEVICE_MEMORY = in_gib("device", "memory_bytes", show=number)
-_CPU = (worker("cpu", "model"), with_unit("cores", "cpu", "cores"), with_unit("threads", "cpu", "threads"))
+_DEVICE_MEMORY = around.in_gib("device", "memory_bytes", show=number)
+_CPU = (
+    around.worker("cpu", "model"),
+    around.with_unit("cores", "cpu", "cores"),
+    around.with_unit("threads", "cpu", "threads"),
+)
 #: What the hardware is, as far as it decides about speed: device, then processor where that is the device, else links.
 Hardware = tuple[str, ...]
 
@@ -60,8 +50,8 @@ class Machine:
 
 
 def assign_machines(entries: Sequence[Entry]) -> tuple[list[str], tuple[Machine, ...]]:
-    """The letter of each entry's machine, and the machines. A run that died before it recorded its hardware belongs to
-    the machine of its own repeats where there is one such, else to the only machine of the report, else to ``?``."""
+    """The letter of each entry's machine, and the machines. A run that died before it told its hardware belongs to that
+    of its repeats where they have one, else to the only machine of the report, else to ``?``."""
     found = [hardware_of(entry.record) for entry in entries]
     whole = {hardware: _whole(hardware, found) for hardware in set(found) if hardware}
     known = [hardware and whole[hardware] for hardware in found]
@@ -70,15 +60,12 @@ def assign_machines(entries: Sequence[Entry]) -> tuple[list[str], tuple[Machine,
         for index, hardware in enumerate(sorted({one for one in known if one}))
     }
     assigned = [letters[one] if one else "" for one in known]
-    of_manifest: dict[str, set[str]] = defaultdict(set)
-    for entry, letter in zip(entries, assigned, strict=True):
-        of_manifest[entry.manifest.hash] |= {letter} - {""}
-    records: dict[str, list[Record]] = defaultdict(list)
+    of_manifest = grouped((entry.manifest.hash, letter) for entry, letter in zip(entries, assigned, strict=True))
     for place, entry in enumerate(entries):
-        candidates = of_manifest[entry.manifest.hash] or set(letters.values())
+        candidates = {*of_manifest[entry.manifest.hash]} - {""} or {*letters.values()}
         if not assigned[place]:
             assigned[place] = next(iter(candidates)) if len(candidates) == 1 else _UNKNOWN_MACHINE
-        records[assigned[place]].append(entry.record)
+    records = grouped((letter, entry.record) for letter, entry in zip(assigned, entries, strict=True))
     return assigned, tuple(_machine(letter, records[letter]) for letter in sorted(records))
 
 
@@ -94,29 +81,29 @@ def hardware_of(record: Record) -> Hardware | None:
         return None
     if record.run.device == "cpu":
         return ("cpu", *(read(record) for read in _CPU))
-    return ("cuda", worker("device", "name")(record), _DEVICE_MEMORY(record), *link_kinds(record))
+    return ("cuda", around.worker("device", "name")(record), _DEVICE_MEMORY(record), *around.link_kinds(record))
 
 
 def _machine(letter: str, records: Sequence[Record]) -> Machine:
-    readers: tuple[tuple[str, Reader], ...] = (
+    readers: tuple[tuple[str, around.Reader], ...] = (
         ("device", _device),
         ("CPU", _cpu),
-        ("host memory", in_gib("memory_bytes", show=number)),
-        ("links", links_text),
-        ("network adapters", adapters_text),
-        ("host", worker("host")),
-        ("kernel", worker("kernel")),
-        ("image", worker("image")),
-        ("image in its registry", driver("image", "digest")),
-        ("launcher", lambda record: record.run.launcher or ""),
-        ("container runtime", lambda it: f"{driver('engine', 'name')(it)} {driver('engine', 'version')(it)}".strip()),
-        ("driver", worker("driver")),
-        ("CUDA", worker("cuda")),
-        ("NCCL", worker("nccl")),
-        ("Python", worker("python")),
+        ("host memory", around.in_gib("memory_bytes", show=number)),
+        ("links", around.links_text),
+        *((name, around.READERS[name]) for name in ("network adapters", "host", "kernel")),
+        ("image", around.worker("image")),
+        ("image in its registry", around.driver("image", "digest")),
+        ("launcher", around.READERS["launcher"]),
+        (
+            "container runtime",
+            lambda it: f"{around.driver('engine', 'name')(it)} {around.driver('engine', 'version')(it)}".strip(),
+        ),
+        *((name, around.READERS[name]) for name in ("driver", "CUDA", "NCCL", "Python")),
         (
             "suite",
-            lambda it: _listed(driver("suite_version")(it), f"commit {commit}" if (commit := commit_of(it)) else ""),
+            lambda it: _listed(
+                around.driver("suite_version")(it), f"commit {commit}" if (commit := around.commit_of(it)) else ""
+            ),
         ),
     )
     keys = [(id(record.environment), record.run.device, record.run.launcher) for record in records]
@@ -125,8 +112,12 @@ def _machine(letter: str, records: Sequence[Record]) -> Machine:
     for name, reader in readers:
         texts = {key: reader(record) for key, record in alike.items()}
         facts.append(Fact(name, _values([texts[key] for key in keys])))
-    facts += _packages(records) + _ceilings(records)
-    names = (_cpu(one) if one.run.device == "cpu" else worker("device", "name")(one) for one in records)
+    packages = grouped(package for record in records for package in around.packages_of(record).items())
+    facts += [Fact(name, _values(packages[name])) for name in sorted(packages)[:_MOST_PACKAGES]]
+    left = max(0, len(packages) - _MOST_PACKAGES)
+    facts += [Fact("more packages", (f"{left}, left out here",))] if left else []
+    facts += _ceilings(records)
+    names = (_cpu(one) if one.run.device == "cpu" else around.worker("device", "name")(one) for one in records)
     cuda = [record for record in records if record.run.device == "cuda"]
     sizes = [inner(record.environment.worker, "device", "memory_bytes") for record in cuda]
     return Machine(
@@ -145,53 +136,37 @@ def _values(values: Sequence[str]) -> tuple[str, ...]:
     found = Counter(sorted(filter(None, values))).most_common()
     if len(found) <= 1:
         return tuple(value for value, _ in found)
-    shown = [f"{value} ({counted(runs, 'run')})" for value, runs in found[:_MOST_VALUES]]
-    return (*shown, f"{len(found) - _MOST_VALUES} more") if len(found) > _MOST_VALUES else tuple(shown)
-
-
-def _packages(records: Sequence[Record]) -> list[Fact]:
-    found: dict[str, list[str]] = defaultdict(list)
-    for record in records:
-        for name, version in packages_of(record).items():
-            found[name].append(version)
-    facts = [Fact(name, _values(found[name])) for name in sorted(found)[:_MOST_PACKAGES]]
-    left = len(found) - len(facts)
-    return [*facts, Fact("more packages", (f"{left}, left out here",))] if left else facts
+    return tuple(few([f"{value} ({counted(runs, 'run')})" for value, runs in found], _MOST_VALUES, "{} more"))
 
 
 def _ceilings(records: Sequence[Record]) -> list[Fact]:
     """The rates that simple kernels reached on the device before the runs, lowest to highest."""
     facts = []
-    for figure in (PRODUCT, COPY):
+    for figure in (around.PRODUCT, around.COPY):
         by_runs: dict[str, list[float]] = defaultdict(list)
         for record in records:
             precision = record.run.precision
-            dtype = worker("ceilings", "matmul_dtype")(record) if figure is PRODUCT else ""
+            dtype = around.worker("ceilings", "matmul_dtype")(record) if figure is around.PRODUCT else ""
             measured = _PRECISIONS.get(dtype, precision)
             # the product's was another one in older runs
             runs = f"{precision} runs" if measured == precision else f"in {measured}, {precision} runs"
             if (value := figure.read(record)) is not None:
                 by_runs[runs].append(value)
         for runs, rates in sorted(by_runs.items()):
-            text = f"{figure_text(figure, rates)}, {counted(len(rates), 'run')}"
+            text = f"{around.figure_text(figure, rates)}, {counted(len(rates), 'run')}"
             facts.append(Fact(f"{figure.name} ({runs})", (text,)))
     return facts
 
 
 def _notes(records: Sequence[Record]) -> tuple[Fact, ...]:
-    """What engines and the derivation noted, each note with the backends it is about."""
-    found: dict[str, set] = defaultdict(set)
-    for record in records:
-        for note in (*texts_of(record, "notes"), *record.notes):
-            found[note].add(record.run.backend)
-    by_backends: dict[str, list[str]] = defaultdict(list)
-    for note, backends in sorted(found.items()):
-        by_backends[", ".join(sorted(backends))].append(note)
+    noted = ((note, one.run.backend) for one in records for note in (*texts_of(one, "notes"), *one.notes))
+    found = sorted(grouped(noted).items())
+    by_backends = grouped((", ".join(sorted(set(backends))), note) for note, backends in found)
     return tuple(Fact(backends, tuple(notes)) for backends, notes in sorted(by_backends.items()))
 
 
 def _device(record: Record) -> str:
-    name, count, capability = (worker("device", fact)(record) for fact in ("name", "count", "capability"))
+    name, count, capability = (around.worker("device", fact)(record) for fact in ("name", "count", "capability"))
     if record.run.device == "cpu" or not name:
         return "CPU" if record.environment.worker else ""
     whole = f"{count} x {name}" if count else name

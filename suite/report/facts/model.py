@@ -7,12 +7,11 @@ from suite.bundle.imported.record import ImportedRow
 from suite.report.facts.conventions import clock_lines, conventions, experimental_lines, recorded_conventions
 from suite.report.facts.entry import BundleDigest, Entry, ReportEvidence
 from suite.report.facts.machines import Machine, assign_machines
-from suite.report.facts.network import NetworkLine, network_lines, network_runs
+from suite.report.facts.network import NetworkLine, network_lines, network_runs, slow_networks
 from suite.report.facts.noise import share_noise, two_mode_lines
 from suite.report.facts.pool import Row, group_entries, pool_rows
 from suite.report.facts.ranking import Ranking, SideBySide, rank, side_by_side
 from suite.report.facts.scaling import Scalings, scale
-from suite.report.facts.slow_network import slow_networks
 from suite.report.facts.suspect import FailureRow, doubt_lines, failure_rows
 from suite.report.facts.work import (
     ModelFacts,
@@ -28,10 +27,8 @@ from suite.report.formatting.numbers import listed
 
 @dataclass(frozen=True)
 class ReportModel:
-    """Everything a view shows. ``started`` and ``ended`` are Unix seconds of the first and the last run.
-
-    ``imported``: what other tools told of runs of theirs, which is in nothing else that is here.
-    """
+    """Everything a view shows. ``started`` and ``ended`` are Unix seconds of the first and the last run. ``imported``:
+    what other tools told of their runs, which is in nothing else."""
 
     title: str
     started: float | None
@@ -79,9 +76,8 @@ def build(
     with_suspect: bool = False,
     imported: Sequence[ImportedRow] = (),
 ) -> ReportModel:
-    """The order in which runs are given does not matter. ``caveats``: what a reader must know of how they were read, a
-    line each; what the runs themselves tell is added. ``read_from``: where that was; without it the report names no
-    digest over all of its bundles. ``with_suspect``: suspect runs are pooled, ranked and compared like the others."""
+    """In whatever order runs are given. ``caveats``: of how they were read; what the runs tell is added. Without
+    ``read_from`` there is no digest over all bundles. ``with_suspect``: suspect runs count like the others."""
     entries = sorted(entries, key=lambda entry: (entry.record.run.id, entry.path))
     letters, machines = assign_machines(entries)
     groups = group_entries(entries, letters)

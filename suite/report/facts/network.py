@@ -1,4 +1,9 @@
-"""What the ranks measured of their network before the runs, beside what the catalogue has for their device."""
+"""What the ranks measured of their network before the runs, beside what their hardware gives: in a report, and of one
+run before a ladder.
+
+Bus bandwidth is bytes over the slowest rank's seconds times 2(n-1)/n of n ranks, as nccl-tests counts it (its
+doc/PERFORMANCE.md), so that it compares with what one device's link carries in one direction.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -6,9 +11,15 @@ from dataclasses import astuple, dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pydantic import Field
+
 from suite.bundle.facts import inner, listed_objects, positive
 from suite.bundle.record import Record
+from suite.report.facts.entry import grouped
+from suite.report.facts.environment import active_adapters, gpus
 from suite.report.facts.pool import Row, RowRuns
+from suite.report.formatting.numbers import counted, few, number, percent
+from suite.spec.base import Frozen, printable
 from suite.spec.catalogue import find_device
 
 if TYPE_CHECKING:
@@ -32,8 +43,7 @@ class Bandwidths:
 
 @dataclass(frozen=True)
 class NetworkLine:
-    """One scope of the runs on so many ranks and nodes of a machine: medians over the runs, and the slowest run.
-    ``catalogue_bytes_per_second``: per device and direction, as the planner assumes; null where it knows none."""
+    """Medians of one scope, over the runs on so many ranks and nodes of a machine, and the slowest run."""
 
     machine: str
     ranks: int
@@ -46,50 +56,43 @@ class NetworkLine:
     catalogue_bytes_per_second: float | None
 
 
-class NetworkRun(NamedTuple):
-    row: int
-    record: Record
-    scopes: dict[str, Bandwidths]
-
-
-#: By (machine, nodes, ranks), in this order.
-NetworkRuns = dict[tuple[str, int, int], list[NetworkRun]]
+#: By (machine, nodes, ranks), in this order, each run with the number of its row.
+NetworkRuns = dict[tuple[str, int, int], list[tuple[int, Record]]]
 
 
 def network_runs(rows: Sequence[Row], groups: Sequence[RowRuns]) -> NetworkRuns:
-    """The runs that measured their network. ``groups``: the runs of each row."""
-    found: NetworkRuns = defaultdict(list)
-    for row, group in zip(rows, groups, strict=True):
-        for entry in group.entries:
-            if scopes := _scopes_of(entry.record):
-                found[group.machine, row.nodes, row.ranks].append(NetworkRun(row.number, entry.record, scopes))
+    """``groups``: the runs of each row."""
+    found = grouped(
+        ((group.machine, row.nodes, row.ranks), (row.number, entry.record))
+        for row, group in zip(rows, groups, strict=True)
+        for entry in group.entries
+    )
     return dict(sorted(found.items()))
 
 
 def network_lines(alike: NetworkRuns) -> tuple[NetworkLine, ...]:
+    told = {place: [(row, record, _scopes_of(record)) for row, record in runs] for place, runs in alike.items()}
     return tuple(
         NetworkLine(
             machine=machine,
             ranks=ranks,
             nodes=nodes,
             scope=scope,
-            rows=tuple(sorted({run.row for run in runs if scope in run.scopes})),
+            rows=tuple(sorted({row for row, _, scopes in runs if scope in scopes})),
             runs=len(measured),
             measured=Bandwidths(*map(_median, zip(*map(astuple, measured), strict=True))),
             lowest_all_reduce=min((one.all_reduce for one in measured if one.all_reduce), default=None),
-            catalogue_bytes_per_second=_catalogue(runs[0].record, scope),
+            catalogue_bytes_per_second=_catalogue(next(record for _, record, scopes in runs if scope in scopes), scope),
         )
-        for (machine, nodes, ranks), runs in alike.items()
+        for (machine, nodes, ranks), runs in told.items()
         for scope in SCOPES
-        if (measured := [run.scopes[scope] for run in runs if scope in run.scopes])
+        if (measured := [scopes[scope] for _, _, scopes in runs if scope in scopes])
     )
 
 
 def row_names(rows: Sequence[int]) -> str:
     """``R1, R2 and 5 more``."""
-    left = len(rows) - _MOST_ROWS
-    names = ", ".join(f"R{row}" for row in rows[:_MOST_ROWS])
-    return f"{names} and {left} more" if left > 0 else names
+    return ", ".join(few([f"R{row}" for row in rows], _MOST_ROWS)).replace(", and", " and")
 
 
 def hardware_here(record: Record) -> "Hardware | None":
@@ -119,15 +122,12 @@ def exchanges(record: Record) -> Iterator[Exchange]:
         scope, pattern, ranks = one.get("scope"), one.get("pattern"), one.get("ranks")
         if isinstance(scope, str) and scope in SCOPES and isinstance(pattern, str) and pattern in PATTERNS:
             known = ranks if type(ranks) is int and 1 < ranks < 1 << 20 else None
-            if sizes := tuple(_sizes(one.get("sizes"))):
-                yield Exchange(scope, pattern, known, sizes, positive(one.get("latency_seconds")))
-
-
-def _sizes(value: Any) -> Iterator[tuple[int, float]]:
-    for one in listed_objects(value)[:_MOST_SIZES]:
-        size, rate = one.get("bytes"), positive(one.get("bus_bytes_per_second"))
-        if type(size) is int and 0 < size < 1 << 50 and rate is not None:
-            yield size, rate
+            told = [
+                (it.get("bytes"), positive(it.get("bus_bytes_per_second"))) for it in listed_objects(one.get("sizes"))
+            ]
+            sizes = tuple((size, rate) for size, rate in told if type(size) is int and 0 < size < 1 << 50 and rate)
+            if sizes:
+                yield Exchange(scope, pattern, known, sizes[:_MOST_SIZES], positive(one.get("latency_seconds")))
 
 
 def _scopes_of(record: Record) -> dict[str, Bandwidths]:
@@ -148,3 +148,199 @@ def _median(values: Sequence[float | None]) -> float | None:
 def _catalogue(record: Record, scope: str) -> float | None:
     hardware = hardware_here(record)
     return {"within_node": hardware.link, "across_nodes": hardware.network}.get(scope) if hardware else None
+
+
+#: A link that reaches less than this share of what it should is called slow. Over PCIe the messages of a ring share
+#: bridges and cross sockets, so that a good machine is far from its slots' rate too.
+_SLOW, _SLOW_PCIE = 0.5, 0.25
+#: One direction of a lane, bytes per second by PCIe generation (PCI-SIG, rounded as the planner's x16 rates are).
+_PCIE_LANE = {1: 0.25e9, 2: 0.5e9, 3: 1e9, 4: 2e9, 5: 4e9, 6: 8e9}
+CONVENTION = "bytes / seconds x 2(n-1)/n, as nccl-tests counts"
+_LONGEST_NAME = 20
+
+
+class Expected(NamedTuple):
+    """``rate``: bytes per second. ``slow``: the share of them below which a network is slow."""
+
+    rate: float
+    of: str
+    slow: float
+
+
+def slow_networks(alike: NetworkRuns) -> tuple[str, ...]:
+    """A line for each kind of network that is far below what its hardware gives, or was switched off."""
+    found: dict[tuple, list[tuple[int, NetworkCheck]]] = defaultdict(list)
+    for place, runs in alike.items():
+        for row, record in runs:
+            switched_off = _switched_off(record) if _adapter_rates(record) and record.run.device == "cuda" else ""
+            for check in network_checks(record):
+                look = check.look or switched_off * (check.scope == "across_nodes")
+                if look:
+                    expected = check.expected_bytes_per_second if check.look else None
+                    found[place, check.scope, expected, look].append((row, check))
+    lines = []
+    for (_, scope, expected, look), members in found.items():
+        rows = row_names(sorted({row for row, _ in members}))
+        told = f"is not the one that the nodes have: {look}"
+        if expected is not None:
+            reached = median(check.bus_bytes_per_second for _, check in members)
+            told = (
+                f"is slow: all-reduce has a bus bandwidth of {number(reached / 1e9, 2)} GB/s, "
+                f"{percent(reached / expected)} % of the {number(expected / 1e9)} GB/s of "
+                f"{members[0][1].expected_of}; {look}"
+            )
+        lines.append(f"{rows} ({counted(len(members), 'run')}): the network {SCOPES[scope]} {told}")
+    return tuple(lines)
+
+
+def _expected_within(record: Record) -> Expected | None:
+    """NVLink or its like as far as it leads to the run's devices, else the slots; None where that is not known."""
+    hardware = hardware_here(record)
+    device = find_device(hardware.name) if hardware else None
+    if hardware is None or device is None:
+        return None
+    if not device.link_bytes_per_second or device.link_devices is not None:
+        return Expected(min([hardware.link, *_slots(record)]), "a PCIe slot, one direction", _SLOW_PCIE)
+    ups = [[_whole(inner(gpu, "nvlinks", name)) for name in ("to_ranks", "active")] for gpu in gpus(record)]
+    # Links to the run's devices over all that are up; those that are down are missed, not forgiven.
+    shares = [to_ranks / active for to_ranks, active in ups if active and to_ranks and to_ranks <= active]
+    # Where links lead from device to device, a part of a node's devices has a part of each one's links.
+    is_whole = record.run.layout.devices_per_node == hardware.node_devices
+    if not shares and not is_whole:
+        return None
+    return Expected(hardware.link * min(shares, default=1.0), "the links, one direction", _SLOW)
+
+
+def _expected_across(record: Record) -> Expected | None:
+    """A device's share of its node's active adapters, at most what its maker's systems have."""
+    hardware = hardware_here(record)
+    adapters = sum(_adapter_rates(record)) / 8 / record.run.layout.devices_per_node
+    if adapters and (hardware is None or adapters < hardware.network):
+        return Expected(adapters, "a device's share of its node's adapters", _SLOW)
+    return Expected(hardware.network, "a device in its maker's own systems", _SLOW) if hardware else None
+
+
+def _look_within(record: Record) -> str:
+    for name in ("NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE"):
+        if _is_on(record, name):
+            return f"{name} is set"
+    for gpu in gpus(record):
+        links, active = (_whole(inner(gpu, "nvlinks", name)) for name in ("links", "active"))
+        if links and active is not None and active < links:
+            return f"{active} of {links} NVLinks of a device are up"
+        width, most = (_whole(inner(gpu, "pcie", name)) for name in ("width", "max_width"))
+        if width and most and width < most:
+            return f"a device has {width} of {most} PCIe lanes"
+    return "nvidia-smi topo -m shows the links, NCCL_DEBUG=INFO which of them NCCL takes"
+
+
+def _look_across(record: Record) -> str:
+    adapters, switched_off = len(_adapter_rates(record)), _switched_off(record)
+    if switched_off or not adapters:
+        return switched_off or "the ranks see no active InfiniBand or RoCE adapter, so messages go over TCP"
+    missing = inner(record.environment.worker, "topology", "nvidia_peermem") is False
+    return (
+        f"{counted(adapters, 'adapter')} of the first node {'is' if adapters == 1 else 'are'} active: "
+        "NCCL_DEBUG=INFO shows whether NCCL takes them (NET/IB) or TCP (NET/Socket)"
+        + ("; nvidia_peermem is not loaded" if missing else "")
+    )
+
+
+#: What an all-reduce of a run on GPUs should reach, if anything tells, and what to look at where it does not.
+_EXPECT = {"within_node": (_expected_within, _look_within), "across_nodes": (_expected_across, _look_across)}
+
+
+def _switched_off(record: Record) -> str:
+    """The variable that keeps NCCL from InfiniBand and RoCE; empty for none."""
+    if _is_on(record, "NCCL_IB_DISABLE"):
+        return "NCCL_IB_DISABLE is set, so messages go over TCP"
+    network = inner(record.environment.worker, "variables", "NCCL_NET")
+    is_socket = isinstance(network, str) and network.lower() == "socket"
+    return "NCCL_NET=Socket is set, so messages go over TCP" if is_socket else ""
+
+
+def _is_on(record: Record, variable: str) -> bool:
+    value = inner(record.environment.worker, "variables", variable)
+    return isinstance(value, str) and value.strip() not in ("", "0")
+
+
+def _slots(record: Record) -> list[float]:
+    """What each device's slot carries. Its generation at one moment may be low, because the device idled."""
+    known = [
+        [_whole(inner(gpu, "pcie", name)) or 0 for name in ("max_generation", "max_width")] for gpu in gpus(record)
+    ]
+    return [
+        _PCIE_LANE[generation] * lanes for generation, lanes in known if generation in _PCIE_LANE and 0 < lanes <= 32
+    ]
+
+
+def _adapter_rates(record: Record) -> list[float]:
+    """Bits per second of each port that is up."""
+    rates = (positive(one.get("bits_per_second")) for one in active_adapters(record))
+    return [rate for rate in rates if rate is not None]
+
+
+def _whole(value: Any) -> int | None:
+    return value if type(value) is int and 0 <= value < 1 << 20 else None
+
+
+class NetworkCheck(Frozen):
+    """What the ranks of a run reached within a node, across nodes, or all together."""
+
+    scope: str
+    ranks: int | None = Field(description="that exchange messages with each other")
+    transport: str = Field(description="the process group's backend: nccl, gloo")
+    sizes: tuple[tuple[int, float], ...] = Field(description="bytes of a message, bus bytes per second")
+    bus_bytes_per_second: float = Field(description="of the size that reached most")
+    expected_bytes_per_second: float | None = Field(description="null: neither catalogue nor adapters tell")
+    expected_of: str | None = Field(description="what has them")
+    slow_below: float | None = Field(description="share of what is expected below which it is slow")
+    look: str | None = Field(description="what to look at; null: it is not slow")
+
+    def __str__(self) -> str:
+        by_size = ", ".join(f"{_size(size)} {number(rate / 1e9)}" for size, rate in self.sizes)
+        share, expected = ", beside nothing that is expected of it", self.expected_bytes_per_second
+        if expected is not None:
+            of = f"{number(expected / 1e9)} GB/s of {self.expected_of}"
+            share = f", {percent(self.bus_bytes_per_second / expected)} % of the {of}"
+        who = "" if self.ranks is None else f"{self.ranks} ranks by "
+        reached = f"{number(self.bus_bytes_per_second / 1e9)} GB/s{share} ({by_size})"
+        return f"network {SCOPES[self.scope]}, {who}{self.transport}: all-reduce {reached}"
+
+    def warning(self) -> str | None:
+        if self.look is None or self.slow_below is None:
+            return None
+        below = f"reaches less than {percent(self.slow_below)} % of what it should"
+        return f"the network {SCOPES[self.scope]} {below}: {self.look}"
+
+
+def network_checks(record: Record) -> tuple[NetworkCheck, ...]:
+    """Of each scope that was measured; none of a rank alone."""
+    found = [_check(record, one) for one in exchanges(record) if one.pattern == "all_reduce"]
+    return tuple(found[: len(SCOPES)])
+
+
+def _check(record: Record, one: Exchange) -> NetworkCheck:
+    transport = inner(record.environment.worker, "network", "backend")
+    most = max(rate for _, rate in one.sizes)
+    expect, look = _EXPECT.get(one.scope, (lambda _: None, _look_across))
+    expected = expect(record) if record.run.device == "cuda" else None
+    is_slow = expected is not None and most < expected.slow * expected.rate
+    return NetworkCheck(
+        scope=one.scope,
+        ranks=one.ranks,
+        transport=printable(transport)[:_LONGEST_NAME] if isinstance(transport, str) else "an unknown transport",
+        sizes=one.sizes,
+        bus_bytes_per_second=most,
+        expected_bytes_per_second=expected.rate if expected else None,
+        expected_of=expected.of if expected else None,
+        slow_below=expected.slow if expected else None,
+        look=printable(look(record)) if is_slow else None,
+    )
+
+
+def _size(size_bytes: int) -> str:
+    for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+        if size_bytes >= unit:
+            return f"{number(size_bytes / unit, 1)} {name}"
+    return f"{size_bytes} bytes"

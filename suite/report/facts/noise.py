@@ -1,23 +1,22 @@
-"""What the rows of a folder share of their noise, which of their runs stand apart, and which rows took turns."""
+"""What the rows of a folder share of their noise, which took turns, and where a difference of two comes from: their
+rates in the main phases alone."""
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
+from suite.report.facts.entry import RUNS_TO_PUBLISH, grouped
 from suite.report.facts.pool import Row, TwoModes, unbounded
-from suite.stats.intervals import log_rates, pooled_rate
+from suite.stats.compare import ComparisonVerdict
+from suite.stats.intervals import Interval, RunSeconds, log_rates, pooled_rate
 from suite.stats.moderated import Prior, mean_of, moderate, slow_runs
-from suite.stats.rounds import InTurns, Rounds, find_rounds
+from suite.stats.rounds import InTurns, Rounds, compare_in_turns, find_rounds
 
 
 def share_noise(rows: Sequence[Row]) -> tuple[Row, ...]:
-    """The rows with intervals from the variance that is moderated over all rows of a machine and kind of device; those
-    of suspect runs alone share nothing."""
-    alike: dict[tuple[str, str], list[list[float]]] = defaultdict(list)
-    for row in rows:
-        if row.is_ranked:
-            alike[place_of(row)].append(log_rates(row.measured))
+    """With intervals from the variance of all rows of a machine and kind of device; suspect ones share nothing."""
+    alike = grouped((place_of(row), log_rates(row.measured)) for row in rows if row.is_ranked)
     priors = {place: moderate(found) for place, found in alike.items()}
     return tuple(_with(row, priors[place_of(row)]) if row.measured and row.is_ranked else row for row in rows)
 
@@ -54,21 +53,104 @@ def _with(row: Row, prior: Prior | None) -> Row:
     )
 
 
-#: By machine and kind of device; null where rows there are compared as independent ones.
-RoundsByPlace = dict[tuple[str, str], Rounds | None]
-
-
-def rounds_of(groups: Sequence[Sequence[Row]]) -> RoundsByPlace:
-    """For the machines of these groups, each of which is compared within itself: whether by differences in rounds."""
-    found: dict[tuple[str, str], list[Sequence[Row]]] = defaultdict(list)
-    for group in groups:
-        found[place_of(group[0])].append(group)
+def rounds_of(groups: Sequence[Sequence[Row]]) -> dict[tuple[str, str], Rounds | None]:
+    """By machine and kind of device; null where rows there are compared as independent ones."""
     return {
-        place: find_rounds([[in_turns(row) for row in group] for group in alike], alike[0][0].prior)
-        for place, alike in found.items()
+        place: find_rounds([list(map(in_turns, group)) for group in alike], alike[0][0].prior)
+        for place, alike in grouped((place_of(group[0]), group) for group in groups).items()
     }
 
 
 def in_turns(row: Row) -> InTurns:
-    """The runs of the row that count, each with its turn."""
     return InTurns(row.measured, row.turns)
+
+
+#: What is compared beside the whole iteration, and which phases it is.
+COMPARED: dict[str, tuple[str, ...]] = {
+    "generate": ("generate",),
+    "score + reference": ("score", "reference"),
+    "train": ("train",),
+}
+_REST = "the other phases"
+
+#: By part; null where rows are compared as independent ones in it.
+PhaseRounds = Mapping[str, Rounds | None]
+
+
+@dataclass(frozen=True)
+class PhaseRatio:
+    """Rate of a row in some phases over that of another; bounds hold together for all of ``COMPARED`` and all pairs of
+    rows of a group at 95 %. ``verdict``: null of too few runs. ``paired_rounds``: null of independent runs."""
+
+    name: str
+    ratio: Interval
+    verdict: ComparisonVerdict | None
+    paired_rounds: int | None
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What a row takes longer per iteration, and the part with most of it; above 1: elsewhere the row is ahead."""
+
+    seconds: float
+    mostly: str
+    share: float
+
+    @property
+    def is_mostly_one(self) -> bool:
+        return self.share > 0.5
+
+
+def phase_ratios(row: Row, best: Row, sides: int, rounds: PhaseRounds) -> tuple[PhaseRatio, ...]:
+    """Of every part that both rows took time for in all runs. Phases do not vary as whole iterations do, so that what
+    rows share of their noise is not used. ``sides``: how many rows the group has."""
+    found = []
+    for name, phases in COMPARED.items():
+        a, b = in_part(row, phases), in_part(best, phases)
+        if a is None or b is None or (row.phase_names ^ best.phase_names) & set(phases):
+            continue
+        result = compare_in_turns(a, b, sides=sides, rounds=rounds.get(name), pairs=len(COMPARED))
+        few = (result.paired_rounds or min(len(a.runs), len(b.runs))) < RUNS_TO_PUBLISH
+        ratio = unbounded(result.ratio, len(a.runs), len(b.runs))
+        found.append(PhaseRatio(name, ratio, None if few else result.verdict, result.paired_rounds))
+    return tuple(found)
+
+
+def phase_rounds(groups: Sequence[Sequence[Row]]) -> PhaseRounds:
+    """Of groups on a machine that is known to wander from round to round: which parts are compared within rounds."""
+    parts = {
+        name: [[part for row in group if (part := in_part(row, phases))] for group in groups]
+        for name, phases in COMPARED.items()
+    }
+    return {name: find_rounds(known, None, is_known=True) for name, known in parts.items()}
+
+
+def in_part(row: Row, phases: Sequence[str]) -> InTurns | None:
+    """The runs of a row by their rates in these phases alone; null where one took no time for them."""
+    assert row.samples_per_iteration, "a ranked row has counts"
+    by_run = zip(*(phase.by_run for phase in row.phases if phase.name in phases), strict=True)
+    by_iteration = (zip(*(run[name] for name in phases if name in run), strict=True) for run in row.phase_seconds)
+    seconds = [tuple(map(math.fsum, run)) for run in by_iteration] or [(math.fsum(run),) for run in by_run]
+    if not seconds or not all(run and min(run) > 0 for run in seconds):
+        return None
+    return InTurns(tuple(RunSeconds(row.samples_per_iteration, run) for run in seconds), row.turns)
+
+
+def difference(row: Row, best: Row) -> Difference | None:
+    """Null where the row does not take longer than the best, or either has no phases."""
+    before, after = _seconds(best), _seconds(row)
+    total = math.fsum(after.values()) - math.fsum(before.values())
+    if set(before) != set(after) or not total > 0:
+        return None
+    shares = {name: (after[name] - before[name]) / total for name in after}
+    mostly = max(shares, key=lambda name: shares[name])
+    return Difference(total, mostly, shares[mostly])
+
+
+def _seconds(row: Row) -> dict[str, float]:
+    """Seconds per iteration by part, the phases that are not compared as one."""
+    part_of = {phase: name for name, phases in COMPARED.items() for phase in phases}
+    seconds: dict[str, float] = defaultdict(float)
+    for phase in row.phases:
+        seconds[part_of.get(phase.name, _REST)] += phase.seconds
+    return seconds

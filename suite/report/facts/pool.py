@@ -1,14 +1,13 @@
 """From runs to rows: the repeats of one manifest in one launch on one kind of machine are one row."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from suite.bundle.record import Counts, Record
 from suite.report.facts import costs, rollout
 from suite.report.facts.conventions import clock_of
-from suite.report.facts.entry import SUITE_CLOCK, Entry, Setting
-from suite.report.facts.kind import WorkKind, kind_of
+from suite.report.facts.entry import SUITE_CLOCK, Entry, Setting, WorkKind, grouped, kind_of
 from suite.report.facts.suspect import doubts_of, is_invalid, is_suspect, pooled, takes_suspect
 from suite.report.facts.variants import LaunchSetting, assign_launch_settings, rerun_options, variants
 from suite.spec.base import digest
@@ -154,9 +153,8 @@ class RowRuns:
 
 def group_entries(entries: Sequence[Entry], machines: Sequence[str]) -> list[RowRuns]:
     """By manifest, machine and launch, in the order of the rows."""
-    found: dict[tuple[str, str, LaunchSetting], list[Entry]] = defaultdict(list)
-    for entry, machine, launch in zip(entries, machines, assign_launch_settings(entries), strict=True):
-        found[entry.manifest.hash, machine, launch].append(entry)
+    launched = zip(entries, machines, assign_launch_settings(entries), strict=True)
+    found = grouped(((entry.manifest.hash, machine, launch), entry) for entry, machine, launch in launched)
     for group in found.values():
         group.sort(key=lambda entry: (entry.record.run.repeat, entry.record.run.id, entry.path))
     return sorted((RowRuns(*key[1:], tuple(group)) for key, group in found.items()), key=_order)
@@ -250,7 +248,9 @@ def _row(number: int, group: RowRuns, variant: str, with_suspect: bool) -> Row:
         generation=rollout.generation_of(manifest, measured),
         asynchronous=rollout.asynchronous_of(manifest, measured),
         counts=counts,
-        work_differences=costs.work_differences_of(records),
+        work_differences=tuple(
+            dict.fromkeys(text for record in records for text in costs.texts_of(record, "work_differences"))
+        ),
         lacking_phases=costs.lacking_phases_of(records),
         memory=costs.memory_of(pooled(records, with_suspect)),
         occupied_bytes=costs.occupied_of(measured),
@@ -278,23 +278,19 @@ def turn_of(record: Record, launch: LaunchSetting) -> Turn | None:
 
 
 def setting_of(manifest: Manifest, machine: str, clock: str = SUITE_CLOCK) -> Setting:
-    measure = manifest.measure
+    of_measure = ("device", "precision", "threads_per_rank", "turns")
     return Setting(
         kind=manifest.backend.kind,
         track=manifest.track,
-        device=measure.device,
-        precision=measure.precision,
-        threads_per_rank=measure.threads_per_rank,
-        turns=measure.turns,
         machine=machine,
         asynchronous=manifest.layout.asynchronous,
         clock=clock,
+        **{name: getattr(manifest.measure, name) for name in of_measure},
     )
 
 
 def series_hash(manifest: Manifest, machine: str, launch: LaunchSetting) -> str:
-    """Equal hashes are points of one scaling curve: all is equal but ranks and samples, of which weak and strong curves
-    each keep their own (``suite.report.facts.scaling``)."""
+    """Equal hashes are points of one scaling curve: all is equal but ranks and samples."""
     no_series = {"name", "note", "source", "scaling", "rollouts"}
     return digest(
         {

@@ -1,15 +1,12 @@
 """Which configuration is faster: only among rows of equal work under an equal setting; and engines and trainers that
 were asked for the same work, shown side by side and never in one ranking."""
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from suite.report.facts.entry import RUNS_TO_PUBLISH, RUNS_TO_RANK, Setting
-from suite.report.facts.kind import WorkKind
-from suite.report.facts.noise import in_turns, place_of, rounds_of
-from suite.report.facts.phase_ratios import Difference, PhaseRatio, PhaseRounds, difference, phase_ratios, phase_rounds
+from suite.report.facts import noise
+from suite.report.facts.entry import RUNS_TO_PUBLISH, RUNS_TO_RANK, Setting, WorkKind, grouped
 from suite.report.facts.pool import Row, unbounded
 from suite.report.facts.work import done_otherwise, otherwise
 from suite.spec.phases import ALL_NAMES
@@ -30,14 +27,11 @@ Verdict = Literal["faster", "slower", "not distinguishable", "too few runs"]
 
 @dataclass(frozen=True)
 class RankedRow:
-    """A row against the best of its group; the best's own verdict is against all others.
-
-    The bounds of all ratios between rows of a group hold together at 95 %. ``in_turns``: whether runs of the two took
-    turns, so that a machine that drifts meets both; else all of one row came before all of the other.
-    ``paired_rounds``: the ratio is the mean over so many rounds of its value within each; null: of independent runs.
-    ``turns``: of rows that took turns by iteration, how many it is made from; the order of those is as sure as their
-    interval says, and needs no further runs.
-    """
+    """A row against the best of its group; the best's own verdict is against all others. Bounds hold together at 95 %
+    for all rows of a group. ``in_turns``: whether runs of the two took turns, so that a machine that drifts meets both.
+    ``paired_rounds``: the ratio is the mean of its values within so many rounds; null: of independent runs. ``turns``:
+    of rows in turns by iteration, how many it is made from; their order is as sure as the interval says, and needs no
+    further runs."""
 
     row: Row
     ratio: Interval
@@ -47,8 +41,8 @@ class RankedRow:
     in_turns: bool
     paired_rounds: int | None
     turns: int | None
-    by_phase: tuple[PhaseRatio, ...] = ()
-    difference: Difference | None = None
+    by_phase: tuple[noise.PhaseRatio, ...] = ()
+    difference: noise.Difference | None = None
 
     @property
     def is_unsteady(self) -> bool:
@@ -58,8 +52,7 @@ class RankedRow:
 
 @dataclass(frozen=True)
 class Group:
-    """Rows of equal work on equally many ranks, fastest first. ``lead`` is the best's rate over the runner-up's.
-
+    """Rows of equal work on equally many ranks, fastest first. ``lead``: the best's rate over the runner-up's.
     ``seed``: of all of its rows, where others of the same configurations have other seeds and so a group of their own.
     """
 
@@ -88,47 +81,58 @@ class Ranking:
 
 
 def rank(rows: Sequence[Row]) -> Ranking:
-    """By work, ranks and setting. Of trainers equal work is what their runs counted too. Rows that differ in their seed
-    alone do not compete: where there are such, the rows of each seed are a group."""
-    alike: dict[tuple, list[Row]] = defaultdict(list)
-    for row in rows:
-        if row.measured:
-            work = (row.work_hash, row.lengths_hash, row.samples_per_iteration, done_otherwise(row))
-            alike[row.setting, row.ranks, work].append(row)
+    """By work (of trainers what their runs counted too), ranks and setting. Rows that differ in their seed alone do not
+    compete: where there are such, the rows of each seed are a group."""
+    alike = grouped(
+        ((row.setting, row.ranks, row.work_hash, row.lengths_hash, row.samples_per_iteration, done_otherwise(row)), row)
+        for row in rows
+        if row.measured
+    )
     together_in: list[tuple[list[Row], int | None]] = []
     apart: list[Row] = []
     for together in alike.values():
         has_copies = len({row.unseeded_hash for row in together}) < len(together)
-        by_seed: dict[int | None, list[Row]] = defaultdict(list)
-        for row in together:
-            by_seed[row.seed if has_copies else None].append(row)
+        by_seed = grouped((row.seed if has_copies else None, row) for row in together)
         for seed, members in by_seed.items():
             if len(members) > 1:
                 together_in.append((members, seed if len(by_seed) > 1 else None))
             else:
                 apart += members
-    rounds = rounds_of([members for members, _ in together_in])
-    by_place: dict[tuple[str, str], list[list[Row]]] = defaultdict(list)
-    for members, _ in together_in:
-        by_place[place_of(members[0])].append(members)
-    of_phases = {place: phase_rounds(by_place[place]) if found else {} for place, found in rounds.items()}
+    rounds = noise.rounds_of([members for members, _ in together_in])
+    by_place = grouped((noise.place_of(members[0]), members) for members, _ in together_in)
+    of_phases = {place: noise.phase_rounds(by_place[place]) if found else {} for place, found in rounds.items()}
     groups = []
     for members, seed in together_in:
-        place = place_of(members[0])
+        place = noise.place_of(members[0])
         groups.append(_group(members, seed, rounds[place], of_phases[place]))
     return Ranking(groups=tuple(groups), apart=tuple(apart))
 
 
-def _group(rows: Sequence[Row], seed: int | None, rounds: Rounds | None, of_phases: PhaseRounds) -> Group:
+def _group(rows: Sequence[Row], seed: int | None, rounds: Rounds | None, of_phases: noise.PhaseRounds) -> Group:
     ordered = list(rows)
-    best = ordered.pop(fastest([in_turns(row) for row in ordered], rounds))
+    best = ordered.pop(fastest([noise.in_turns(row) for row in ordered], rounds))
     sides = len(rows)
 
     def compared(row: Row, other: Row) -> Comparison:
-        return compare_in_turns(in_turns(row), in_turns(other), prior=best.prior, sides=sides, rounds=rounds)
+        return compare_in_turns(
+            noise.in_turns(row), noise.in_turns(other), prior=best.prior, sides=sides, rounds=rounds
+        )
 
     found = sorted(((row, compared(row, best)) for row in ordered), key=lambda one: -one[1].ratio.value)
-    others_ranked = [_ranked_row(row, best, comparison, sides, of_phases) for row, comparison in found]
+    others = [_ranked_row(row, best, comparison, sides, of_phases) for row, comparison in found]
+    verdicts = {ranked.verdict for ranked in others}
+    too_few: Verdict = "too few runs" if "too few runs" in verdicts else "not distinguishable"
+    first = RankedRow(
+        row=best,
+        ratio=Interval(1.0, None, None),
+        # only where every other row is slower, each by enough runs
+        verdict="faster" if verdicts == {"slower"} else too_few,
+        equivalent=None,
+        provisional="too few runs" not in verdicts and any(ranked.provisional for ranked in others),
+        in_turns=True,
+        paired_rounds=None,
+        turns=min((ranked.turns for ranked in others if ranked.turns), default=None),
+    )
     return Group(
         size=best.size,
         ranks=best.ranks,
@@ -137,11 +141,11 @@ def _group(rows: Sequence[Row], seed: int | None, rounds: Rounds | None, of_phas
         setting=best.setting,
         seed=seed,
         lead=_ratio(compared(best, found[0][0]), best, found[0][0]),
-        places=(_best(best, others_ranked), *others_ranked),
+        places=(first, *others),
     )
 
 
-def _ranked_row(row: Row, best: Row, comparison: Comparison, sides: int, of_phases: PhaseRounds) -> RankedRow:
+def _ranked_row(row: Row, best: Row, comparison: Comparison, sides: int, of_phases: noise.PhaseRounds) -> RankedRow:
     runs = comparison.paired_rounds or min(len(row.measured), len(best.measured))
     too_few = runs < RUNS_TO_PUBLISH
     some, others = row.started, best.started
@@ -155,8 +159,8 @@ def _ranked_row(row: Row, best: Row, comparison: Comparison, sides: int, of_phas
         in_turns=min(len(some), len(others)) < 2 or (min(some) < max(others) and min(others) < max(some)),
         paired_rounds=comparison.paired_rounds,
         turns=comparison.turns,
-        by_phase=() if row.setting.asynchronous else phase_ratios(row, best, sides, of_phases),
-        difference=None if row.setting.asynchronous else difference(row, best),
+        by_phase=() if row.setting.asynchronous else noise.phase_ratios(row, best, sides, of_phases),
+        difference=None if row.setting.asynchronous else noise.difference(row, best),
     )
 
 
@@ -164,29 +168,11 @@ def _ratio(comparison: Comparison, row: Row, other: Row) -> Interval:
     return unbounded(comparison.ratio, len(row.measured), len(other.measured))
 
 
-def _best(row: Row, others: Sequence[RankedRow]) -> RankedRow:
-    """The best is faster only if every other row is slower, each by enough runs."""
-    verdicts = {ranked.verdict for ranked in others}
-    verdict: Verdict = "too few runs" if "too few runs" in verdicts else "not distinguishable"
-    return RankedRow(
-        row=row,
-        ratio=Interval(1.0, None, None),
-        verdict="faster" if verdicts == {"slower"} else verdict,
-        equivalent=None,
-        provisional=verdict != "too few runs" and any(ranked.provisional for ranked in others),
-        in_turns=True,
-        paired_rounds=None,
-        turns=min((ranked.turns for ranked in others if ranked.turns), default=None),
-    )
-
-
 @dataclass(frozen=True)
 class Side:
-    """A row, and its rate over that of the fastest engine row; null for that row itself, and where there is none.
-
-    ``otherwise``: in what its own counts and passes differ from those of the group's first row, in words. ``lacking``:
-    phases that another row of the group has and this one does not, each with the reason.
-    """
+    """``ratio``: to the fastest engine row; null for that row itself, and where there is none. ``otherwise``: in what
+    its counts and passes differ from those of the first row. ``lacking``: phases that other rows have, each with the
+    reason."""
 
     row: Row
     ratio: Interval | None
@@ -196,8 +182,8 @@ class Side:
 
 @dataclass(frozen=True)
 class SideBySide:
-    """Rows with equal work asked for, on equally many ranks, in one setting, that are no ranking: engines first, then
-    trainers, then asynchronous ones, each by their rates. ``phases``: those that any of them has, in order."""
+    """Rows that were asked for equal work in one setting and are no ranking: engines first, then trainers, then
+    asynchronous ones, each by their rates. ``phases``: those that any of them has, in order."""
 
     size: str
     ranks: int
@@ -209,15 +195,13 @@ class SideBySide:
 
 def side_by_side(rows: Sequence[Row]) -> tuple[SideBySide, ...]:
     """Groups of more than one kind: engines and trainers, synchronous and asynchronous, or trainers of other work."""
-    alike: dict[tuple, list[Row]] = defaultdict(list)
-    kinds: dict[tuple, set[tuple]] = defaultdict(set)
-    for row in rows:
-        if row.measured:
-            setting = replace(row.setting, kind="engine", asynchronous=False)
-            work = (setting, row.work_hash, row.lengths_hash, row.ranks)
-            alike[work].append(row)
-            kinds[work].add((row.setting.kind, row.setting.asynchronous, done_otherwise(row)))
-    return tuple(_beside(members) for work, members in alike.items() if len(kinds[work]) > 1)
+    settings = [(replace(row.setting, kind="engine", asynchronous=False), row) for row in rows if row.measured]
+    alike = grouped(((setting, row.work_hash, row.lengths_hash, row.ranks), row) for setting, row in settings)
+    return tuple(
+        _beside(members)
+        for members in alike.values()
+        if len({(row.setting.kind, row.setting.asynchronous, done_otherwise(row)) for row in members}) > 1
+    )
 
 
 def _beside(rows: Sequence[Row]) -> SideBySide:
@@ -230,11 +214,8 @@ def _beside(rows: Sequence[Row]) -> SideBySide:
     sides = []
     for row in ordered:
         ratio = None if best is None or row is best else compare(row.measured, best.measured, prior=best.prior).ratio
-        sides.append(Side(row, ratio, otherwise(row, first), _lacking(row, phases)))
+        reasons = {**({} if row.generation else {"sync": _NOTHING_SENT}), **dict(row.lacking_phases)}
+        missing = [name for name in phases if name not in row.phase_names]
+        lacking = tuple((name, reasons.get(name, _LACKING[row.setting.kind])) for name in missing)
+        sides.append(Side(row, ratio, otherwise(row, first), lacking))
     return SideBySide(first.size, first.ranks, first.workload, first.work, tuple(sides), phases)
-
-
-def _lacking(row: Row, phases: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    reasons = {**({} if row.generation else {"sync": _NOTHING_SENT}), **dict(row.lacking_phases)}
-    missing = [name for name in phases if name not in row.phase_names]
-    return tuple((name, reasons.get(name, _LACKING[row.setting.kind])) for name in missing)

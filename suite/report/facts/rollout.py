@@ -14,9 +14,9 @@ from suite.stats.intervals import Interval, pooled_mean
 
 @dataclass(frozen=True)
 class Unevenness:
-    """Of samples of uneven length: how long they are, and what that cost, where it is known: ``padded_share`` of the
-    positions that train, ``idle_slot_share`` of the token steps until the longest sample of each replica ends,
-    ``idle_slot_seconds`` of an iteration that a mean sample waits for that end."""
+    """How long uneven samples are, and what that cost: ``padded_share`` of the positions that train,
+    ``idle_slot_share`` of the token steps until the longest sample of each replica ends, ``idle_slot_seconds`` that a
+    mean sample waits for it."""
 
     samples: int
     prompt: LengthSummary
@@ -30,9 +30,8 @@ class Unevenness:
 
 @dataclass(frozen=True)
 class Overlap:
-    """Generation beside training, on ranks of its own, in seconds of an iteration: the one side generates, and training
-    waits for ``exposed`` of it; the other side trains, and the one waits. Peaks: reserved on a GPU, resident on a CPU;
-    null where a run does not know."""
+    """Generation beside training, on ranks of its own, in seconds of an iteration: training waits for ``exposed`` of
+    it. Peaks: reserved on a GPU, resident on a CPU; null where a run does not know."""
 
     generating: float
     exposed: float
@@ -45,11 +44,9 @@ class Overlap:
 @dataclass(frozen=True)
 class Generation:
     """An engine, or ranks, that generate in the policy's place, and how well their log-probs agree with its own.
-
     ``asleep``: it holds no memory while the policy trains. ``ranks``: those that only generate; 0: all do both.
     ``order``: whether these do the next batch while the others train, in turn with them, or as far ahead as a queue
-    lets them. ``effective_sample_size`` is a share.
-    """
+    lets them."""
 
     engine: str
     asleep: bool
@@ -144,9 +141,8 @@ class RoleUse:
 
 @dataclass(frozen=True)
 class Asynchronous:
-    """``bound``: publications of weights that samples may be behind. ``staleness``: of the consumed samples the share
-    that was so many publications old, from the newest on. ``exposed``: seconds of a period that training waited for
-    samples."""
+    """``staleness``: of the consumed samples the share that was so many publications of weights old, of which ``bound``
+    are allowed. ``exposed``: seconds of a period that training waited for samples."""
 
     bound: int
     staleness: tuple[tuple[int, float], ...]

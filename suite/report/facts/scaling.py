@@ -4,8 +4,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from suite.report.facts.noise import in_turns, place_of, rounds_of
-from suite.report.facts.phase_ratios import in_part
+from suite.report.facts.noise import in_part, in_turns, place_of, rounds_of
 from suite.report.facts.pool import Row, unbounded
 from suite.spec.workload import Scaling
 from suite.stats.intervals import Interval
@@ -14,8 +13,8 @@ from suite.stats.rounds import Rounds, compare_in_turns
 
 @dataclass(frozen=True)
 class Point:
-    """One row of a curve. ``phase_eta``: of each phase's own time. ``paired_rounds``: speedup and eta are means over so
-    many rounds, or starts of rows in turns by iteration, of their value within each; null: of independent runs."""
+    """One row of a curve. ``phase_eta``: of each phase's own time. ``paired_rounds``: speedup and eta are means of
+    their values within so many rounds, or starts of rows in turns by iteration; null: of independent runs."""
 
     row: Row
     speedup: Interval
@@ -69,8 +68,7 @@ def scale(rows: Sequence[Row]) -> Scalings:
     for (_, kind, _), members in series.items():
         members.sort(key=lambda row: (row.ranks, row.nodes, row.number))
         base, larger = members[0], [row for row in members[1:] if row.ranks > members[0].ranks]
-        if larger:
-            found.append((kind, base, larger))
+        found += [(kind, base, larger)] if larger else []
     rounds = rounds_of([[base, *larger] for _, base, larger in found])
     curves = [
         Curve(kind, base, tuple(_point(base, row, rounds[place_of(base)]) for row in larger))
@@ -78,8 +76,7 @@ def scale(rows: Sequence[Row]) -> Scalings:
     ]
     curves.sort(key=lambda curve: curve.base.number)
     used = {row.number for curve in curves for row in (curve.base, *(point.row for point in curve.points))}
-    alone = tuple(row for row in rows if row.measured and row.number not in used)
-    return Scalings(curves=tuple(curves), alone=tuple(sorted(alone, key=lambda row: row.number)))
+    return Scalings(tuple(curves), tuple(row for row in rows if row.measured and row.number not in used))
 
 
 def _point(base: Row, row: Row, rounds: Rounds | None) -> Point:

@@ -4,11 +4,12 @@ runs that did not succeed, so that nothing that was tried is left out."""
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from suite.bundle.record import FailureKind, Record
+from suite.bundle.record import Failure, FailureKind, Record
 from suite.launch.outcome import NEXT_STEPS
-from suite.report.facts.entry import Entry
+from suite.report.facts.entry import Entry, grouped
 from suite.report.formatting.numbers import counted
 from suite.spec.manifest import Manifest
 
@@ -51,21 +52,20 @@ def doubts_of(records: Sequence[Record]) -> tuple[str, ...]:
 
 def doubt_lines(rows: "Sequence[Row]") -> list[str]:
     """How many runs of which rows, and what became of them, then each reason with its rows."""
-    became: dict[str, list[Row]] = defaultdict(list)
-    reasons: dict[str, list[Row]] = defaultdict(list)
-    first: dict[str, str] = {}
-    for row in rows:
-        if row.doubts:
-            kept = "counted, as asked for" if row.holds_suspect else "left out"
-            became[kept if row.is_ranked else "of rows that are therefore not ranked"].append(row)
-        for reason in row.doubts:
-            reasons[first.setdefault(reason.translate(_FIGURES), reason)].append(row)
+    kept = {True: "counted, as asked for", False: "left out"}
+    became = grouped(
+        (kept[row.holds_suspect] if row.is_ranked else "of rows that are therefore not ranked", row)
+        for row in rows
+        if row.doubts
+    )
     lines = []
     for word, members in became.items():
         counts = ", ".join(f"{row.name} {row.runs_suspect + row.runs_invalid} of {row.runs}" for row in members)
         total = sum(row.runs_suspect + row.runs_invalid for row in members)
         lines.append(f"{counted(total, 'suspect or invalid run')} {word}: {counts}")
-    return lines + [f"{reason}: {', '.join(row.name for row in members)}" for reason, members in reasons.items()]
+    first: dict[str, str] = {}
+    told = ((first.setdefault(why.translate(_FIGURES), why), row.name) for row in rows for why in row.doubts)
+    return lines + [f"{reason}: {', '.join(names)}" for reason, names in grouped(told).items()]
 
 
 @dataclass(frozen=True)
@@ -84,32 +84,24 @@ class FailureRow:
 
 def failure_rows(groups: Sequence[Sequence[Entry]]) -> tuple[FailureRow, ...]:
     """Of rows in order, each with its runs."""
-    found: dict[tuple[int, str, str, str], list[Entry]] = defaultdict(list)
+    found: dict[tuple[int, str, str, str], list[tuple[Failure, Entry]]] = defaultdict(list)
     for number, entries in enumerate(groups, start=1):
         for entry in entries:
             if entry.record.status != "ok":
-                kind, phase, evidence = _reported(entry)
-                found[number, kind, phase or "", evidence or ""].append(entry)
-    return tuple(_failure_row(key[0], found[key]) for key in sorted(found))
-
-
-def _reported(entry: Entry) -> tuple[FailureKind, str | None, str | None]:
-    failure = entry.record.failure
-    if failure is None:
-        return "interrupted" if entry.record.status == "interrupted" else "unknown", None, None
-    return failure.kind, failure.phase, failure.evidence[0] if failure.evidence else None
-
-
-def _failure_row(row: int, entries: Sequence[Entry]) -> FailureRow:
-    kind, phase, evidence = _reported(entries[0])
-    failure = entries[0].record.failure
-    return FailureRow(
-        row=row,
-        kind=kind,
-        phase=phase,
-        evidence=evidence,
-        evidence_lines=len(failure.evidence) if failure else 0,
-        next_step=NEXT_STEPS[kind],
-        run_ids=tuple(entry.record.run.id for entry in entries),
-        paths=tuple(entry.path for entry in entries),
+                kind: FailureKind = "interrupted" if entry.record.status == "interrupted" else "unknown"
+                failure = entry.record.failure or Failure(kind=kind, phase=None, evidence=())
+                first = "".join(failure.evidence[:1])
+                found[number, failure.kind, failure.phase or "", first].append((failure, entry))
+    return tuple(
+        FailureRow(
+            row=row,
+            kind=alike[0][0].kind,
+            phase=alike[0][0].phase,
+            evidence=first or None,
+            evidence_lines=len(alike[0][0].evidence),
+            next_step=NEXT_STEPS[alike[0][0].kind],
+            run_ids=tuple(entry.record.run.id for _, entry in alike),
+            paths=tuple(entry.path for _, entry in alike),
+        )
+        for (row, _, _, first), alike in sorted(found.items(), key=itemgetter(0))
     )

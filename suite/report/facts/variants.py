@@ -1,16 +1,15 @@
 """How rows differ beyond the columns of a table: launcher and image of their runs, and other settings; what it takes to
 run one again where it was run."""
 
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from suite.bundle.facts import inner
 from suite.bundle.record import Record
 from suite.launch.cluster.registry import CLUSTER_LAUNCHERS
-from suite.report.facts.entry import Entry
-from suite.report.facts.kind import kind_of
+from suite.report.facts.entry import Entry, grouped, kind_of
 from suite.report.facts.rollout import lengths_hash_of
+from suite.report.formatting.numbers import few
 from suite.spec.manifest import Manifest
 
 _SHOWN_ANYWAY = ("schema", "run", "hash", "work_hash", "note", "source", "global_rollouts", "lengths", "algorithm")
@@ -22,8 +21,7 @@ _STARTERS = ("srun", "torchrun")
 
 
 class LaunchSetting(NamedTuple):
-    """Launcher and image, None where it is not known or there was no image; how ranks were started, where that is not
-    in the usual way; and how many runs went on at once on one host, where that is more than one."""
+    """Launcher and image where known; how ranks were started, and how many runs went on at once, if unusual."""
 
     launcher: str | None
     image: str | None
@@ -61,13 +59,9 @@ def launch_setting_of(record: Record) -> LaunchSetting:
 
 
 def assign_launch_settings(entries: Sequence[Entry]) -> list[LaunchSetting]:
-    """The launch of each entry; one that never got to its launch, or never told of its start, shares that of its
-    repeats, where they have one."""
+    """Of each entry; one that never got to its launch, or never told of its start, shares that of its repeats."""
     known = [launch_setting_of(entry.record) for entry in entries]
-    repeats: dict[str, list[int]] = defaultdict(list)
-    for place, entry in enumerate(entries):
-        repeats[entry.manifest.hash].append(place)
-    for places in repeats.values():
+    for places in grouped((entry.manifest.hash, place) for place, entry in enumerate(entries)).values():
         silent = [place for place in places if entries[place].record.environment.worker is None]
         told = {known[place] for place in places if place not in silent}
         for place in silent:
@@ -80,29 +74,25 @@ def assign_launch_settings(entries: Sequence[Entry]) -> list[LaunchSetting]:
 
 
 def variants(manifests: Sequence[tuple[str, Manifest, Mapping[str, str]]]) -> list[str]:
-    """For each (machine, manifest, settings of the launch) what sets it apart from rows that look the same; mostly
-    nothing."""
-    alike: dict[tuple, list[int]] = defaultdict(list)
-    for index, (machine, manifest, _) in enumerate(manifests):
-        alike[_appearance(machine, manifest)].append(index)
+    """What sets each (machine, manifest, settings of the launch) apart from rows that look the same; mostly nothing."""
+    alike = grouped((_appearance(where, manifest), index) for index, (where, manifest, _) in enumerate(manifests))
     names = [""] * len(manifests)
     for indices in alike.values():
         if len(indices) > 1:
-            flat = [_settings(*manifests[index][1:]) for index in indices]
+            flat = [{**_settings(manifests[index][1]), **manifests[index][2]} for index in indices]
             keys = sorted({key for one in flat for key in one})
             differing = [key for key in keys if len({repr(one.get(key)) for one in flat}) > 1]
             for index, one in zip(indices, flat, strict=True):
                 # what a workload asks for and what it comes to in a layout have one name, and mostly one value
                 settings = list(dict.fromkeys(_setting(key, one.get(key)) for key in differing))
-                rest = len(settings) - _MOST_DIFFERENCES
-                names[index] = " ".join([*settings[:_MOST_DIFFERENCES], *([f"and {rest} more"] if rest > 0 else [])])
+                names[index] = " ".join(few(settings, _MOST_DIFFERENCES))
     return names
 
 
-def _settings(manifest: Manifest, launch: Mapping[str, str]) -> dict[str, Any]:
+def _settings(manifest: Manifest) -> dict[str, Any]:
     drawn = lengths_hash_of(manifest)
-    lengths = {"lengths": drawn[:8]} if drawn else {}
-    return {**dict(flattened(manifest.model_dump(mode="json", by_alias=True), _SHOWN_ANYWAY)), **lengths, **launch}
+    found = dict(flattened(manifest.model_dump(mode="json", by_alias=True), _SHOWN_ANYWAY))
+    return {**found, "lengths": drawn[:8]} if drawn else found
 
 
 def _appearance(machine: str, manifest: Manifest) -> tuple:

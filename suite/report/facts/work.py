@@ -4,8 +4,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from suite.report.facts.entry import Entry, manifests_of
-from suite.report.facts.kind import FAMILIES, algorithm_name, kind_of
+from suite.report.facts.entry import FAMILIES, Entry, grouped, kind_of, manifests_of
 from suite.report.facts.pool import Row
 from suite.report.formatting.numbers import counted
 from suite.spec.algorithms import PPO_NAME, Option
@@ -41,16 +40,13 @@ class WorkDifference:
 
 
 def work_facts(entries: Sequence[Entry]) -> tuple[WorkFacts, ...]:
-    distinct: dict[str, Workload] = {}
-    for manifest in manifests_of(entries):
-        distinct.setdefault(manifest.workload.model_dump_json(exclude={"note", "source"}), manifest.workload)
-    plain = {workload.algorithm.name for workload in distinct.values()} == {PPO_NAME}
-    facts = {WorkFacts(workload.name, workload.scaling, _text(workload, plain)) for workload in distinct.values()}
+    workloads = [manifest.workload for manifest in manifests_of(entries)]
+    plain = {workload.algorithm.name for workload in workloads} == {PPO_NAME}
+    facts = {WorkFacts(workload.name, workload.scaling, _text(workload, plain)) for workload in workloads}
     return tuple(sorted(facts, key=lambda fact: (fact.name, fact.scaling, fact.text)))
 
 
 def algorithms(entries: Sequence[Entry]) -> tuple[str, ...]:
-    """Whose iterations were run, PPO first; PPO where there were none."""
     kinds = sorted({kind_of(manifest) for manifest in manifests_of(entries)})
     return tuple(dict.fromkeys(kind.algorithm for kind in kinds)) or (PPO_NAME.upper(),)
 
@@ -67,11 +63,7 @@ def model_facts(entries: Sequence[Entry]) -> tuple[ModelFacts, ...]:
 
 
 def work_differences(rows: Sequence[Row]) -> tuple[WorkDifference, ...]:
-    """Each sentence once per backend."""
-    found: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for row in rows:
-        for text in row.work_differences:
-            found[row.backend, text].append(row.name)
+    found = grouped(((row.backend, text), row.name) for row in rows for text in row.work_differences)
     return tuple(WorkDifference(backend, tuple(names), text) for (backend, text), names in found.items())
 
 
@@ -106,7 +98,7 @@ def _algorithm(workload: Workload, plain: bool) -> str:
     if plain and not groups:
         return ""
     options = ", ".join(f"{name.replace('_', ' ')} {_option(value)}" for name, value in algorithm.options.items())
-    return f"{algorithm_name(algorithm)}{f' ({options})' if options else ''}{groups}, "
+    return f"{algorithm.name.upper()}{f' ({options})' if options else ''}{groups}, "
 
 
 def _option(value: Option) -> str:

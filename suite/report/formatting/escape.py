@@ -34,19 +34,15 @@ def spans(text: str) -> tuple[Span, ...]:
         escaped, _, held = mark.groups()
         found.append(Span(text[end : mark.start()] + (escaped or "")))
         if held is not None:
-            found.append(Span(_held(held), code=True))
+            # without the escape of tables and the blanks that part it from its fence
+            held = held.replace("\\|", "|")
+            is_padded = held.startswith(" ") and held.endswith(" ") and held.strip()
+            found.append(Span(held[1:-1] if is_padded else held, code=True))
         end = mark.end()
     return tuple(span for span in (*found, Span(text[end:])) if span.text)
 
 
-def _held(code: str) -> str:
-    """What a code span shows, without the escape of tables and the blanks that part it from its fence."""
-    code = code.replace("\\|", "|")
-    return code[1:-1] if code.startswith(" ") and code.endswith(" ") and code.strip() else code
-
-
 def plain(text: str) -> str:
-    """Marked text without its marks, as a terminal shows it."""
     return "".join(span.text for span in spans(text))
 
 

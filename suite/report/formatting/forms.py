@@ -15,20 +15,8 @@ from suite.spec.width import PIPE_COLUMNS, terminal_columns
 #: One row of a table, title -> plain text; all rows of a table have the same titles in the same order.
 Cells = dict[str, str]
 #: Columns of words; the others hold figures.
-_LEFT = (
-    "size",
-    "backend",
-    "layout",
-    "variant",
-    "verdict",
-    "phase",
-    "gate",
-    "work",
-    "who is faster",
-    "how sure",
-    "mostly in",
-    "rows",
-)
+_WORDS = ("size", "backend", "layout", "variant", "work", "phase", "rows")
+_ANSWERS = ("verdict", "gate", "who is faster", "how sure", "mostly in")
 
 
 def console() -> Console:
@@ -82,7 +70,7 @@ def _drawn(form: Form) -> Table:
         box=box.SIMPLE_HEAD, show_edge=not form.compact, pad_edge=not form.compact, collapse_padding=form.compact
     )
     for title in form.rows[0]:
-        table.add_column(title, justify="left" if title in _LEFT else "right")
+        table.add_column(title, justify="left" if title in (*_WORDS, *_ANSWERS) else "right")
     for row in form.rows:
         table.add_row(*map(cell, row.values()))
     return table

@@ -1,6 +1,6 @@
 """Tables of finished cells, and their Markdown."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -41,13 +41,7 @@ def grid(table: Table, is_padded: bool = False) -> str:
     lines = [[column.title for column in table.columns], *table.rows]
     widths = [max(map(len, cells)) if is_padded else 0 for cells in zip(*lines, strict=True)]
     rule = [("-" * max(2, width - right)) + ":" * right for width, right in zip(widths, rights, strict=True)]
-    text = "\n".join(_line(cells, widths, rights) for cells in (lines[0], rule, *lines[1:]))
+    forms = [f"{{:{'>' if right else '<'}{width or ''}}}" for width, right in zip(widths, rights, strict=True)]
+    form = f"| {' | '.join(forms)} |"
+    text = "\n".join(form.format(*cells) for cells in (lines[0], rule, *lines[1:]))
     return "\n\n".join([text, *(["\n".join(f"- {note}" for note in table.notes)] if table.notes else [])])
-
-
-def _line(cells: Sequence[str], widths: Sequence[int], rights: Sequence[bool]) -> str:
-    padded = (
-        cell.rjust(width) if right else cell.ljust(width)
-        for cell, width, right in zip(cells, widths, rights, strict=True)
-    )
-    return f"| {' | '.join(padded)} |"

@@ -1,6 +1,7 @@
 """Figures as a reader sees them: few significant digits, never an exponent where a plain number will do."""
 
 import math
+from collections.abc import Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
@@ -82,6 +83,12 @@ def span(seconds: float) -> str:
 def counted(count: int, noun: str, plural: str | None = None) -> str:
     """``1 run``, ``3 runs``."""
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+
+
+def few(lines: Sequence[str], most: int = 100, rest: str = "and {} more") -> list[str]:
+    """As many as somebody reads, and how many more there are."""
+    left = len(lines) - most
+    return list(lines) if left <= 0 else [*lines[:most], rest.format(left)]
 
 
 def listed(words: "list[str] | tuple[str, ...]") -> str:

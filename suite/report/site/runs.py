@@ -14,9 +14,8 @@ from suite.bundle.manifest_file import once_per_manifest
 from suite.bundle.record import Record
 from suite.bundle.store import DamagedBundle, StillRunning
 from suite.report.facts.conventions import clock_of
-from suite.report.facts.entry import Entry
+from suite.report.facts.entry import Entry, kind_of
 from suite.report.facts.environment import facts_of
-from suite.report.facts.kind import kind_of
 from suite.report.facts.machines import hardware_of
 from suite.report.facts.rollout import lengths_hash_of
 from suite.report.facts.suspect import is_invalid, is_suspect, takes_suspect

@@ -10,9 +10,8 @@ from suite.report.facts.pool import Row
 from suite.report.facts.ranking import Group
 from suite.report.formatting.escape import inline, plain
 from suite.report.formatting.grid import Column, Table
-from suite.report.formatting.numbers import UNKNOWN, counted, interval, listed, moment, number
-from suite.report.text.columns import label
-from suite.report.text.section import Block, Pointer, Pointers, bullets
+from suite.report.formatting.numbers import UNKNOWN, counted, few, interval, listed, moment, number
+from suite.report.text.section import Block, Pointers, bullets, label
 
 #: Comparisons that are shown here; Ranking has all of them.
 MOST_SHOWN = 16
@@ -35,8 +34,7 @@ _SETTING_WORDS: tuple[Callable[[Setting], str], ...] = (
 
 @dataclass(frozen=True)
 class Verdict:
-    """Of one group of the ranking, in words. ``where``: setting and work, as far as they differ between groups.
-    ``runs``: fewest of any row. ``phase``: which has more than half of the runner-up's extra time."""
+    """Of a group. ``where``: setting and work, as far as they differ. ``phase``: which has most of the extra time."""
 
     where: str
     size: str
@@ -67,7 +65,6 @@ class Verdict:
 
 
 def answer(model: ReportModel) -> tuple[Block, ...]:
-    """The blocks that head the report, the page, and a comment of a pull request."""
     verdicts = verdicts_of(model)
     cells = [one.cells() for one in verdicts[:MOST_SHOWN]]
     titles = [title for title in (cells[0] if cells else ()) if title != "work" or any(one[title] for one in cells)]
@@ -153,7 +150,9 @@ def _faster(group: Group) -> str:
     """``a over b``; ``a or b`` and ``a or b, over c``, where the first cannot be told apart."""
     names = _apart([one.row for one in group.places])
     first = sum(one.verdict != "slower" for one in group.places)
-    ahead, after = " or ".join(_few(names[:first])), listed(_few(names[first:]))
+    # of more than three the first two
+    known = [few(part, 2 if len(part) > 3 else 3, "{} more") for part in (names[:first], names[first:])]
+    ahead, after = " or ".join(known[0]), listed(known[1])
     return f"{ahead}{',' * (first > 1)} over {after}" if after else ahead
 
 
@@ -165,14 +164,9 @@ def _apart(rows: Sequence[Row]) -> list[str]:
         [inline(row.variant) if row.variant else "" for row in rows],
         [f"({row.name})" for row in rows],
     ):
-        several = [names.count(name) > 1 for name in names]
-        named = zip(rows, names, several, more, strict=True)
-        names = [f"{inline(row.backend)} {text}".rstrip() if is_one else name for row, name, is_one, text in named]
+        longer = [f"{inline(row.backend)} {text}".rstrip() for row, text in zip(rows, more, strict=True)]
+        names = [more if names.count(name) > 1 else name for name, more in zip(names, longer, strict=True)]
     return names
-
-
-def _few(names: list[str]) -> list[str]:
-    return names if len(names) <= 3 else [*names[:2], f"{len(names) - 2} more"]
 
 
 def nothing_ranked(model: ReportModel) -> str:
@@ -212,7 +206,7 @@ def _scaling(model: ReportModel) -> str:
         texts, before = [], ""
         for _, curve in _ends(members):
             last, name = curve.largest, f"eta({curve.largest.row.ranks}; {curve.base.ranks}) "
-            texts.append(f"{name if name != before else ''}{interval(last.eta, bound_digits=1)} ({label(last.row)})")
+            texts.append(f"{name * (name != before)}{interval(last.eta, bound_digits=1)} ({label(last.row)})")
             before = name
         phrases += [f"{kind}, {' to '.join(texts)}"] if texts else []
     return "; ".join(phrases)
@@ -248,4 +242,4 @@ def trust(model: ReportModel) -> Pointers:
         (model.alone, f"{counted(len(model.alone), 'row')} without another to compare", "Ranking"),
         (True, f"{model.runs - model.runs_ok:,} failed", "Failures"),
     )
-    return Pointers("How far to trust this:", tuple(Pointer(text, to) for is_so, text, to in pieces if is_so))
+    return Pointers("How far to trust this:", tuple((text, to) for is_so, text, to in pieces if is_so))

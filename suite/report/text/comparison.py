@@ -9,12 +9,12 @@ from rich.table import Table
 from suite.report.comparing.model import ComparedRow, FolderComparison, Gate, Lack, Unjudged
 from suite.report.formatting.escape import visible
 from suite.report.formatting.forms import Cells, Form, cell, console, print_line, print_widest, without
-from suite.report.formatting.numbers import UNKNOWN, counted, gib, listed, number
+from suite.report.formatting.numbers import UNKNOWN, counted, few, gib, listed, number
 from suite.spec.base import printable
 from suite.stats.deciding import MOST_RUNS
 
 #: Lines of one kind before the rest is only counted; ``--json`` has all of them.
-MOST_LINES = 5
+MOST_LINES, _REST = 5, "- and {} more; --json has them all"
 _MOST_FACTS = 3
 _MOST_ROWS_WITH_PHASES = 8
 _SHORT_VERDICTS = {"not distinguishable": "unclear"}
@@ -58,9 +58,8 @@ def headline(result: FolderComparison) -> Iterator[str]:
     codes = [one for one in around.differences if one.name.endswith(" code")]
     said = {"host", *(one.name.removesuffix(" code") for one in codes)}
     named = [*codes, *(one for one in around.differences if one not in codes and not said & {one.kind, one.name})]
-    facts = [f"{one.name} {_values(one.before)} -> {_values(one.after)}" for one in named[:_MOST_FACTS]]
-    more = [f"{len(named) - _MOST_FACTS} more below"] if len(named) > _MOST_FACTS else []
-    yield f"{around.label}{': ' if facts else ''}{'; '.join([*facts, *more])}"
+    facts = [f"{one.name} {_values(one.before)} -> {_values(one.after)}" for one in named]
+    yield f"{around.label}{': ' if facts else ''}{'; '.join(few(facts, _MOST_FACTS, '{} more below'))}"
     ways = {
         "slower": sum(row.verdict == "slower" for row in result.rows),
         "faster": sum(row.verdict == "faster" for row in result.rows),
@@ -149,7 +148,6 @@ def _compared(row: ComparedRow, verdict: str) -> Cells:
 
 
 def _ratio(one: Any) -> str:
-    """Of a row, a phase or memory."""
     if one.ratio is None or one.low is None or one.high is None:
         return UNKNOWN if one.ratio is None else f"{one.ratio:.3f}"
     bounds = ("<0.01" if bound < 0.01 else ">100" if bound > 100 else f"{bound:.3f}" for bound in (one.low, one.high))
@@ -172,12 +170,12 @@ def _print_phases(rows: Sequence[ComparedRow], all_phases: bool) -> None:
         print_widest([Form(list(_phase_cells(row)), compact=True)])
     if len(shown) < len(known):
         print_line(f"phases of {counted(len(known) - len(shown), 'more row')}: --phases")
-    memories = [(row.name, row.memory) for row in rows if row not in shown and row.memory is not None]
-    for line in _few(
-        f"memory peak of {name}: {gib(one.before_bytes)} -> {gib(one.after_bytes)} GiB ({one.verdict})"
-        for name, one in memories
-        if one.verdict in ("more", "less")
-    ):
+    lines = [
+        f"memory peak of {row.name}: {gib(one.before_bytes)} -> {gib(one.after_bytes)} GiB ({one.verdict})"
+        for row in rows
+        if row not in shown and (one := row.memory) and one.verdict in ("more", "less")
+    ]
+    for line in few(lines, MOST_LINES, _REST):
         print_line(line)
 
 
@@ -203,10 +201,9 @@ def _phase_cells(row: ComparedRow) -> Iterator[Cells]:
 
 def _print_surroundings(result: FolderComparison) -> None:
     around = result.surroundings
-    if not result.rows:
-        return
-    if around.equal:
+    if around.equal and result.rows:
         print_line(f"environment: equal in all {counted(len(around.alike), 'fact')} that are known of it")
+    if around.equal or not result.rows:
         return
     print_line("environment: what differs")
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
@@ -220,29 +217,20 @@ def _print_surroundings(result: FolderComparison) -> None:
 
 
 def _values(values: Sequence[str]) -> str:
-    shown = [visible(value, 60) for value in values[:MOST_LINES]]
-    more = [f"{len(values) - MOST_LINES} more"] if len(values) > MOST_LINES else []
-    return ", ".join([*shown, *more]) or UNKNOWN
+    return ", ".join(few([visible(value, 60) for value in values], MOST_LINES, "{} more")) or UNKNOWN
 
 
 def _lacking(unjudged: Sequence[Unjudged]) -> Iterator[str]:
-    """By what is lacking: how many, and the first of them."""
     for lack, words in _LACKS.items():
         found = [one for one in unjudged if one.lack == lack]
         if found:
             noun, plural = ("row or bundle", "rows or bundles") if lack == "copies" else ("row", None)
             yield f"{counted(len(found), 'bundle' if lack in _OF_BUNDLES else noun, plural)} {words}:"
-            yield from _few(
+            lines = [
                 f"- {_SIDES[one.side]}{visible(one.name, 200)}{': ' if one.detail else ''}{visible(one.detail, 400)}"
                 for one in found
-            )
-
-
-def _few(lines: Iterator[str]) -> Iterator[str]:
-    found = list(lines)
-    yield from found[:MOST_LINES]
-    if len(found) > MOST_LINES:
-        yield f"- and {len(found) - MOST_LINES} more; --json has them all"
+            ]
+            yield from few(lines, MOST_LINES, _REST)
 
 
 def _needed(rows: Sequence[ComparedRow], margin: float) -> Iterator[str]:
@@ -256,7 +244,6 @@ def _needed(rows: Sequence[ComparedRow], margin: float) -> Iterator[str]:
 
 
 def _runs_text(needed: Sequence[int | None]) -> str:
-    """How many runs a side would decide rows, from the fewest to the most that one of them takes."""
     known = sorted({count for count in needed if count is not None})
     unknown, is_one = needed.count(None), len(needed) == 1
     texts = []

@@ -26,8 +26,7 @@ DETAILS = "details.md"
 def render(
     model: ReportModel, files: Mapping[str, str], parts: Sequence[Part] | None = None, first: Sequence[Section] = ()
 ) -> str:
-    """``files``: name of a picture or a listing -> its path as the report links to it. ``parts``: where they were made
-    already; ``first``: sections that come before its own."""
+    """``files``: name of a picture or listing -> its path in the report. ``first``: sections before its own."""
     every = parts_of(model, (*first, *SECTIONS)) if parts is None else parts
     parts = [part for part in every if not (part.is_beside and DETAILS in files)]
     headings = {part.heading for part in parts}
@@ -44,7 +43,6 @@ def render(
 
 
 def brief(model: ReportModel) -> str:
-    """The answer alone, as a comment of a pull request has it."""
     blocks = [f"### {inline(model.title)}", *(_markdown(block, {}, is_padded=True) for block in answer(model))]
     return "\n\n".join(blocks) + "\n"
 

@@ -1,31 +1,41 @@
 """The sections of the report, in its order."""
 
-from suite.report.text.section import Section
+from suite.report.formatting.escape import prose
+from suite.report.formatting.numbers import few
+from suite.report.text.section import Picture, Section, bullets
 from suite.report.text.sections import around, costs, generation, imported, ranking, rates
 
+_RATES = Picture("throughput", "Samples per second by model size, one panel per rank count")
+_PREDICTED = Picture("predicted", "Predicted samples per second with their bands, and measured")
+_SCALING = Picture("scaling", "Scaling efficiency by rank count")
+_PHASES = Picture("phases", "Share of an iteration by phase")
+_MEMORY = Picture("memory", "Peak memory against the theoretical floor")
+
 BY_NAME: dict[str, Section] = {
-    "ranking": ranking.RANKING,
-    "side_by_side": ranking.BESIDE,
-    "apart": rates.ALONE,
-    "throughput": rates.THROUGHPUT,
-    "phases": costs.PHASES,
-    "without_scoring": rates.WITHOUT_SCORING,
-    "scaling": rates.SCALING,
-    "memory": costs.MEMORY,
-    "energy": costs.ENERGY,
-    "failures": rates.FAILURES,
-    "imported": imported.SECTION,
-    "generation": generation.GENERATION,
-    "asynchronous": generation.ASYNCHRONOUS,
-    "predicted": rates.PREDICTED,
-    "memory_by_phase": costs.MEMORY_BY_PHASE,
-    "lengths": generation.LENGTHS,
-    "network": around.NETWORK,
-    "work": around.WORK,
-    "stacks": around.STACKS,
-    "caveats": around.CAVEATS,
-    "measured_on": around.MEASURED_ON,
-    "conventions": around.CONVENTIONS,
-    "reproduce": around.REPRODUCE,
+    "ranking": Section("Ranking", ranking.ranked),
+    "side_by_side": Section(None, ranking.side_by_side),
+    "apart": Section(None, rates.alone),
+    "throughput": Section("Throughput", rates.throughput, _RATES),
+    "phases": Section("Phases", costs.phases, _PHASES),
+    "without_scoring": Section(None, rates.without_scoring),
+    "scaling": Section("Scaling", rates.scaling, _SCALING),
+    "memory": Section("Memory", costs.memory, _MEMORY),
+    "energy": Section("Energy", costs.energy, is_beside=True),
+    "failures": Section("Failures", rates.failures),
+    "imported": Section("Imported, not measured here", imported.imported_rows, needs_rows=False),
+    "generation": Section("Generation and weight sync", generation.generation, is_beside=True),
+    "asynchronous": Section("Asynchronous trainers", generation.asynchronous, is_beside=True),
+    "predicted": Section("Predicted and measured", rates.predicted, _PREDICTED, is_beside=True),
+    "memory_by_phase": Section("Memory by phase", costs.memory_by_phase, is_beside=True),
+    "lengths": Section("Lengths and padding", generation.lengths, is_beside=True),
+    "network": Section("Network", around.network, is_beside=True),
+    "work": Section("Work", around.work, is_beside=True),
+    "stacks": Section("Stacks and records", around.stacks, is_beside=True),
+    "caveats": Section(
+        "Caveats", lambda model: [bullets(few(list(map(prose, model.caveats))))], needs_rows=False, is_folded=True
+    ),
+    "measured_on": Section("Measured on", around.machines, is_folded=True),
+    "conventions": Section("Conventions", lambda model: [bullets(model.conventions)], is_folded=True),
+    "reproduce": Section("Reproduce", around.commands, is_folded=True),
 }
 SECTIONS = tuple(BY_NAME.values())

@@ -9,9 +9,8 @@ from suite.report.facts.model import ReportModel
 from suite.report.facts.network import SCOPES, NetworkLine, row_names
 from suite.report.formatting.escape import inline, prose, visible
 from suite.report.formatting.grid import Column, Table
-from suite.report.formatting.numbers import UNKNOWN, number, percent
-from suite.report.text.columns import table_of
-from suite.report.text.section import Block, Heading, Listing, Section, bullets, few
+from suite.report.formatting.numbers import UNKNOWN, few, number, percent
+from suite.report.text.section import Block, Heading, Listing, bullets, table_of
 
 #: The file beside the Markdown that lists every bundle.
 DIGESTS = "digests.txt"
@@ -37,11 +36,11 @@ _COLUMNS: tuple[tuple[Column, Callable[[NetworkLine], str]], ...] = (
     (Column("send and receive"), lambda line: _over(line.measured.send_receive, 1e9)),
     (Column("latency us"), lambda line: _over(line.measured.latency_seconds, 1e-6)),
     (Column("catalogue"), lambda line: _over(line.catalogue_bytes_per_second, 1e9)),
-    (Column("all-reduce of it %"), lambda line: _share(line)),
+    (Column("all-reduce of it %"), lambda it: _over(it.measured.all_reduce, it.catalogue_bytes_per_second, percent)),
 )
 
 
-def _work(model: ReportModel) -> Iterator[Block]:
+def work(model: ReportModel) -> Iterator[Block]:
     """One iteration of each workload, and where the work of trainers differs that stand beside nothing else."""
     yield bullets(f"{inline(fact.name)}: {prose(fact.text, 800)}." for fact in model.work)
     if {one.family for one in model.models} - {"GPT-2"}:
@@ -56,7 +55,7 @@ def _work(model: ReportModel) -> Iterator[Block]:
         yield bullets(differences)
 
 
-def _stacks(model: ReportModel) -> Iterator[Block]:
+def stacks(model: ReportModel) -> Iterator[Block]:
     """What they say of themselves, and what the records say of their figures."""
     for machine in model.machines:
         where = f" on machine {machine.letter}" if len(model.machines) > 1 else ""
@@ -68,14 +67,14 @@ def _stacks(model: ReportModel) -> Iterator[Block]:
         yield bullets(map(prose, model.recorded_conventions))
 
 
-def _machines(model: ReportModel) -> Iterator[Block]:
+def machines(model: ReportModel) -> Iterator[Block]:
     for machine in model.machines:
         yield Heading(f"Machine {machine.letter}") if len(model.machines) > 1 else ""
         rows = tuple((inline(fact.name), "; ".join(prose(value) for value in fact.values)) for fact in machine.facts)
         yield Table(_FACTS, rows)
 
 
-def _network(model: ReportModel) -> Iterator[Block]:
+def network(model: ReportModel) -> Iterator[Block]:
     lines = model.networks
     if lines:
         is_known = any(line.catalogue_bytes_per_second for line in lines)
@@ -89,16 +88,11 @@ def _network(model: ReportModel) -> Iterator[Block]:
         yield table_of(columns, lines)
 
 
-def _over(value: float | None, unit: float) -> str:
-    return UNKNOWN if value is None else number(value / unit)
+def _over(value: float | None, unit: float | None, show: Callable[[float], str] = number) -> str:
+    return UNKNOWN if value is None or unit is None else show(value / unit)
 
 
-def _share(line: NetworkLine) -> str:
-    reached, catalogue = line.measured.all_reduce, line.catalogue_bytes_per_second
-    return percent(reached / catalogue) if reached and catalogue else UNKNOWN
-
-
-def _commands(model: ReportModel) -> Iterator[Block]:
+def commands(model: ReportModel) -> Iterator[Block]:
     """Of each row; the command that fails where any byte of any bundle is another one; and each bundle's digest."""
     yield "One command per row; it takes everything from the manifest."
     if any(row.launcher in CLUSTER_LAUNCHERS for row in model.rows):
@@ -123,14 +117,3 @@ def _commands(model: ReportModel) -> Iterator[Block]:
     if lines:
         yield "Digests of the bundles (SHA-256 over the list of a bundle's files):"
         yield Listing(tuple(lines), file=DIGESTS)
-
-
-WORK = Section("Work", _work, is_beside=True)
-STACKS = Section("Stacks and records", _stacks, is_beside=True)
-CAVEATS = Section(
-    "Caveats", lambda model: (bullets(few([prose(line) for line in model.caveats])),), needs_rows=False, is_folded=True
-)
-MEASURED_ON = Section("Measured on", _machines, is_folded=True)
-CONVENTIONS = Section("Conventions", lambda model: (bullets(model.conventions),), is_folded=True)
-NETWORK = Section("Network", _network, is_beside=True)
-REPRODUCE = Section("Reproduce", _commands, is_folded=True)

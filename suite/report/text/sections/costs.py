@@ -8,8 +8,7 @@ from suite.report.facts.model import ReportModel
 from suite.report.formatting.escape import inline, prose
 from suite.report.formatting.grid import Column, Notes
 from suite.report.formatting.numbers import GIB, UNKNOWN, gib, interval, number, percent
-from suite.report.text.columns import LABEL, Shown, seconds, shown, table_of
-from suite.report.text.section import Block, Picture, Section
+from suite.report.text.section import LABEL, Block, Shown, seconds, shown, table_of
 from suite.spec.phases import ALL_NAMES
 from suite.stats.intervals import Interval
 
@@ -26,7 +25,7 @@ _WHOLE = (
 )
 
 
-def _phases(model: ReportModel) -> Iterator[Block]:
+def phases(model: ReportModel) -> Iterator[Block]:
     rows = [row for row in model.rows if row.phases]
     if rows:
         measured = {phase.name for row in rows for phase in row.phases}
@@ -59,7 +58,7 @@ def _idle(idle: Idle) -> str:
     return percent(idle.share) + (f", {inline(idle.most)}" if idle.seconds else "")
 
 
-def _memory(model: ReportModel) -> Iterator[Block]:
+def memory(model: ReportModel) -> Iterator[Block]:
     rows = [row for row in model.rows if row.memory]
     used = [row.memory for row in rows if row.memory]
     figures: list[Shown] = [
@@ -91,7 +90,7 @@ def _in_gib(peaks: Interval) -> str:
     return interval(peaks.scaled(1 / GIB), bound_digits=1)
 
 
-def _memory_by_phase(model: ReportModel) -> Iterator[Block]:
+def memory_by_phase(model: ReportModel) -> Iterator[Block]:
     rows = [row for row in model.rows if row.memory and row.memory.by_phase]
     known = {one.name for row in rows if row.memory for one in row.memory.by_phase}
     if known:
@@ -113,7 +112,7 @@ def _peak(name: str, phases: Sequence[PhaseMemory]) -> str:
     return UNKNOWN
 
 
-def _energy(model: ReportModel) -> Iterator[Block]:
+def energy(model: ReportModel) -> Iterator[Block]:
     """A figure that is not valid says why."""
     notes = Notes()
     rows = [row for row in model.rows if row.energy]
@@ -126,9 +125,3 @@ def _energy(model: ReportModel) -> Iterator[Block]:
     if rows:
         yield "GPU board energy."
         yield table_of([LABEL, (Column("J/sample"), shown("energy", joules))], rows, notes)
-
-
-PHASES = Section("Phases", _phases, Picture("phases", "Share of an iteration by phase"))
-MEMORY = Section("Memory", _memory, Picture("memory", "Peak memory against the theoretical floor"))
-MEMORY_BY_PHASE = Section("Memory by phase", _memory_by_phase, is_beside=True)
-ENERGY = Section("Energy", _energy, is_beside=True)

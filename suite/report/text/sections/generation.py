@@ -1,10 +1,10 @@
 """Generation by an engine or ranks of its own, trainers that do it as far ahead as a queue lets them, and what uneven
 samples cost."""
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 
 from suite.bundle.record import LengthSummary
+from suite.report.facts.entry import grouped
 from suite.report.facts.model import ReportModel
 from suite.report.facts.network import row_names
 from suite.report.facts.pool import Row
@@ -12,8 +12,7 @@ from suite.report.facts.rollout import Generation, RoleUse, Unevenness
 from suite.report.formatting.escape import inline
 from suite.report.formatting.grid import Column, Table
 from suite.report.formatting.numbers import UNKNOWN, counted, gib, interval, number, percent
-from suite.report.text.columns import LABEL, Shown, label, rate, seconds, shown, table_of
-from suite.report.text.section import Block, Section
+from suite.report.text.section import LABEL, Block, Shown, label, rate, seconds, shown, table_of
 from suite.stats.intervals import Interval
 
 _PHASES = ("sync", "generate", "train")
@@ -57,7 +56,7 @@ _LENGTHS = (
 )
 
 
-def _generation(model: ReportModel) -> Iterator[Block]:
+def generation(model: ReportModel) -> Iterator[Block]:
     rows = [row for row in model.rows if row.generation]
     if not rows:
         return
@@ -112,7 +111,7 @@ def _peak(name: str) -> Callable[[Row], str]:
     return shown("memory.by_phase", lambda phases: gib(next((it.peak_bytes for it in phases if it.name == name), None)))
 
 
-def _asynchronous(model: ReportModel) -> Iterator[Block]:
+def asynchronous(model: ReportModel) -> Iterator[Block]:
     rows = [row for row in model.rows if row.asynchronous]
     if not rows:
         return
@@ -148,7 +147,7 @@ def _histogram(staleness: Sequence[tuple[int, float]]) -> str:
     return ", ".join(f"{age}: {percent(share)} %" for age, share in staleness)
 
 
-def _lengths(model: ReportModel) -> Iterator[Block]:
+def lengths(model: ReportModel) -> Iterator[Block]:
     rows = [row for row in model.rows if row.unevenness]
     if not rows:
         return
@@ -168,10 +167,7 @@ def _lengths(model: ReportModel) -> Iterator[Block]:
 
 def _length_cells(rows: Sequence[Row]) -> Iterator[tuple[str, ...]]:
     """Two lines for the rows that share their samples, of which the first alone names them."""
-    alike: dict[tuple[str, str], list[Row]] = defaultdict(list)
-    for row in rows:
-        alike[row.workload, row.lengths_hash].append(row)
-    for (workload, _), members in alike.items():
+    for (workload, _), members in grouped(((row.workload, row.lengths_hash), row) for row in rows).items():
         one, names = members[0].unevenness, row_names([row.number for row in members])
         assert one is not None, "only uneven rows are shown"
         yield (names, inline(workload), str(one.samples), "prompts", *_figures(one.prompt))
@@ -190,8 +186,3 @@ def _batches(one: Unevenness) -> str:
 def _lost_share(row: Row) -> str:
     lost = row.unevenness.idle_slot_seconds if row.unevenness else None
     return percent(lost / row.iteration_seconds) if lost is not None and row.iteration_seconds else UNKNOWN
-
-
-GENERATION = Section("Generation and weight sync", _generation, is_beside=True)
-ASYNCHRONOUS = Section("Asynchronous trainers", _asynchronous, is_beside=True)
-LENGTHS = Section("Lengths and padding", _lengths, is_beside=True)

@@ -3,17 +3,18 @@
 from collections.abc import Callable, Iterator
 
 from suite.bundle.imported.record import MARK, ImportedRecord
+from suite.report.facts.entry import grouped
 from suite.report.facts.model import ReportModel
 from suite.report.formatting.escape import code, inline, prose
 from suite.report.formatting.grid import Column, Table
-from suite.report.formatting.numbers import UNKNOWN, counted, gib, number, percent
-from suite.report.text.section import Block, Section, bullets, few
+from suite.report.formatting.numbers import counted, few, gib, number
+from suite.report.text.section import Block, bullets, with_share
 from suite.spec.phases import ALL
 
 _WORK = ("samples", "prompt_tokens", "response_tokens")
 
 
-def _blocks(model: ReportModel) -> Iterator[Block]:
+def imported_rows(model: ReportModel) -> Iterator[Block]:
     rows = model.imported
     if not rows:
         return
@@ -28,7 +29,7 @@ def _blocks(model: ReportModel) -> Iterator[Block]:
     phases = [phase for phase in ALL if any(phase.name in record.phases for _, record in named)]
     if phases:
         yield "Seconds of a step by the tool's own timers (share of the step in %):"
-        seconds = ((name, *(_phase(record, phase.name) for phase in phases)) for name, record in named)
+        seconds = ((name, *(with_share(record.phases.get(phase.name)) for phase in phases)) for name, record in named)
         yield Table((Column("row", False), *(Column(phase.label) for phase in phases)), tuple(seconds))
     yield "Where they are from:"
     yield bullets(few([f"{name}: {_origin(record)}" for name, record in named]))
@@ -58,18 +59,10 @@ _COLUMNS: tuple[tuple[Column, Callable[[ImportedRecord], str]], ...] = (
 )
 
 
-def _phase(record: ImportedRecord, name: str) -> str:
-    phase = record.phases.get(name)
-    if phase is None:
-        return UNKNOWN
-    return number(phase.seconds) + (f" ({percent(phase.share)})" if phase.share is not None else "")
-
-
 def _origin(record: ImportedRecord) -> str:
     known = record.told
-    sources: dict[str, list[str]] = {}
-    for name in filter(record.counts.sources.__contains__, _WORK):
-        sources.setdefault(record.counts.sources[name], []).append(name.replace("_", " "))
+    told = [(record.counts.sources.get(name), name.replace("_", " ")) for name in _WORK]
+    sources = grouped((source, name) for source, name in told if source is not None)
     facts = [
         f"{inline(record.id)}, {record.tool}'s {record.form} log of {record.log.bytes:,} bytes",
         f"SHA-256 {code(record.log.sha256)}",
@@ -81,6 +74,3 @@ def _origin(record: ImportedRecord) -> str:
         *map(prose, record.notes),
     ]
     return "; ".join(filter(None, facts))
-
-
-SECTION = Section("Imported, not measured here", _blocks, needs_rows=False)

@@ -1,23 +1,21 @@
 """Who is faster, among rows of equal work under equal conditions; and engines beside trainers that were asked for the
 same work, without a verdict."""
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, groupby
 
-from suite.report.facts.entry import RUNS_TO_PUBLISH, RUNS_TO_RANK, SUITE_CLOCK, Setting
+from suite.report.facts.entry import RUNS_TO_PUBLISH, RUNS_TO_RANK, SUITE_CLOCK, Setting, grouped
 from suite.report.facts.model import ReportModel
-from suite.report.facts.phase_ratios import COMPARED
+from suite.report.facts.noise import COMPARED
 from suite.report.facts.pool import Row
-from suite.report.facts.ranking import Group, RankedRow, Side, SideBySide
-from suite.report.facts.work import COUNTED, WorkDifference
+from suite.report.facts.ranking import Group, RankedRow, SideBySide
+from suite.report.facts.work import COUNTED
 from suite.report.formatting.escape import inline, prose
 from suite.report.formatting.grid import Column, Notes, Table
-from suite.report.formatting.numbers import UNKNOWN, counted, gib, interval, listed, number, percent
+from suite.report.formatting.numbers import UNKNOWN, counted, few, gib, interval, listed, number, percent
 from suite.report.text.answer import nothing_ranked
-from suite.report.text.columns import Shown, rate, table_of, varying
-from suite.report.text.section import Block, Heading, Section, bullets, few
+from suite.report.text.section import Block, Heading, Shown, bullets, rate, table_of, varying
 
 _TURNS = "Ratios of rows that took turns by iteration are of {} turns, one start for each run."
 _TOO_FEW = (
@@ -44,7 +42,7 @@ _BESIDE = (
 )
 
 
-def _ranking(model: ReportModel) -> Iterator[Block]:
+def ranked(model: ReportModel) -> Iterator[Block]:
     if not model.ranking.groups:
         yield nothing_ranked(model)
         return
@@ -193,7 +191,7 @@ _REMARKS: tuple[tuple[str, str, Callable[[Group, RankedRow], bool]], ...] = (
 )
 
 
-def _beside(model: ReportModel) -> Iterator[Block]:
+def side_by_side(model: ReportModel) -> Iterator[Block]:
     if not model.beside:
         return
     yield Heading("Trainers and engines side by side")
@@ -212,35 +210,24 @@ def _beside(model: ReportModel) -> Iterator[Block]:
 
 
 def _rates(group: SideBySide) -> Table:
-    notes = Notes()
-    first = group.sides[0].row
-
-    def marked(text: str, *marks: str) -> str:
-        return " ".join([text, *map(notes.mark, filter(None, marks))])
-
-    def backend(side: Side) -> str:
-        otherwise = "; ".join(side.otherwise)
-        return marked(inline(side.row.backend), otherwise and f"Other work than {first.name}: {otherwise}")
-
-    ratio: tuple[Column, Callable[[Side], str]] = (
-        Column("to fastest engine"),
-        lambda side: "1" if side.row is first else interval(side.ratio, bound_digits=1),
-    )
-    suspect = "Suspect runs are in its figures"
-    columns: list[tuple[Column, Callable[[Side], str]]] = [
-        (Column("row", False), lambda side: side.row.name),
-        (Column("backend", False), backend),
-        (Column("kind", False), lambda it: marked(it.row.setting.kind, _ASYNCHRONOUS * it.row.setting.asynchronous)),
-        (Column("layout", False), lambda side: side.row.layout),
-        (Column("runs"), lambda side: marked(str(len(side.row.measured)), suspect * side.row.holds_suspect)),
-        (Column("samples/s [95 %]"), lambda side: rate(side.row)),
-        *([ratio] if first.setting.kind == "engine" else ()),
-        (
-            Column("device GiB" if first.setting.device == "cuda" else "resident GiB"),
-            lambda side: gib(side.row.occupied_bytes),
-        ),
-    ]
-    return table_of(columns, group.sides, notes)
+    notes, first = Notes(), group.sides[0].row
+    ratio = ["to fastest engine"] if first.setting.kind == "engine" else []
+    memory = "device GiB" if first.setting.device == "cuda" else "resident GiB"
+    titles = ("row", "backend", "kind", "layout", "runs", "samples/s [95 %]", *ratio, memory)
+    rows = []
+    for side in group.sides:
+        row, ratio_cell = side.row, interval(side.ratio, bound_digits=1)
+        marks = (
+            f"Other work than {first.name}: {'; '.join(side.otherwise)}" if side.otherwise else "",
+            _ASYNCHRONOUS * row.setting.asynchronous,
+            "Suspect runs are in its figures" * row.holds_suspect,
+        )
+        other, late, suspect = (f" {notes.mark(text)}" if text else "" for text in marks)
+        words = (row.name, inline(row.backend) + other, row.setting.kind + late, row.layout)
+        cells = (f"{len(row.measured)}{suspect}", rate(row), *(["1" if row is first else ratio_cell] if ratio else []))
+        rows.append((*words, *cells, gib(row.occupied_bytes)))
+    columns = tuple(Column(title, place > 3) for place, title in enumerate(titles))
+    return Table(columns, tuple(rows), tuple(notes))
 
 
 def _phases(group: SideBySide) -> Table:
@@ -259,7 +246,6 @@ def _phases(group: SideBySide) -> Table:
 
 
 def _counts(group: SideBySide) -> str:
-    """What the first row counted, and who counted the same."""
     row = group.sides[0].row
     counts = {field.replace("_", " "): getattr(row.counts, field) for field in ("samples", *COUNTED)}
     known = [f"{name} {UNKNOWN if count is None else f'{count:,}'}" for name, count in counts.items()]
@@ -270,9 +256,7 @@ def _counts(group: SideBySide) -> str:
 
 def _differences(model: ReportModel) -> Iterator[Block]:
     shown = [side.row for group in model.beside for side in group.sides if side.row.setting.kind == "trainer"]
-    by_backend: dict[str, list[WorkDifference]] = defaultdict(list)
-    for one in model.differences_of({row.number for row in shown}):
-        by_backend[one.backend].append(one)
+    by_backend = grouped((one.backend, one) for one in model.differences_of({row.number for row in shown}))
     if by_backend:
         yield "What these trainers do otherwise than the suite's own iteration of the same work:"
         for name, known in by_backend.items():
@@ -284,7 +268,3 @@ def _differences(model: ReportModel) -> Iterator[Block]:
     silent = sorted({row.backend for row in shown} - by_backend.keys())
     if silent:
         yield f"No such differences are told by {listed([inline(name) for name in silent])}."
-
-
-RANKING = Section("Ranking", _ranking)
-BESIDE = Section(None, _beside)

@@ -12,8 +12,18 @@ from suite.report.facts.scaling import Curve, Point
 from suite.report.formatting.escape import code, inline, prose
 from suite.report.formatting.grid import Column, Notes, Table
 from suite.report.formatting.numbers import UNKNOWN, counted, interval, number, percent
-from suite.report.text.columns import IDENTITY, LABEL, Shown, common, rate, shown, table_of, varying
-from suite.report.text.section import Block, Heading, Picture, Section
+from suite.report.text.section import (
+    IDENTITY,
+    LABEL,
+    Block,
+    Heading,
+    Shown,
+    common,
+    rate,
+    shown,
+    table_of,
+    varying,
+)
 from suite.spec.phases import ALL_NAMES, TIMED_NAMES
 
 _MOST_NAMED = 12
@@ -21,10 +31,14 @@ _VOID = "Iterations that do not count, because optimizer steps were skipped in t
 _SHARED = "The bounds draw on what all rows of a machine vary by: fewer rows beside them give other bounds."
 _ABOVE_PEAK = "Above 100 %, which no device can reach: doubt time, the device's name or, in older runs in fp32, TF32"
 _OfCurve = tuple[Curve, Point]
+_SHARED_CPU = (
+    " On a CPU the ranks of a node share its cores and memory bandwidth: eta describes that machine and the code's "
+    "overhead, no network of devices."
+)
 _SCALINGS = {"weak": "Weak: equal work per rank", "strong": "Strong: equal work in all"}
 
 
-def _throughput(model: ReportModel) -> Iterator[Block]:
+def throughput(model: ReportModel) -> Iterator[Block]:
     shared = common(model.rows)
     yield f"All rows: {', '.join(shared)}." if shared else "The rows share no setting."
     rows, notes = model.rows, Notes()
@@ -68,7 +82,7 @@ def _steady(row: Row, notes: Notes) -> str:
     return " ".join([text, *(notes.mark("Steady: " + prose(reason)) for reason in row.unsteady_reasons)])
 
 
-def _alone(model: ReportModel) -> Iterator[Block]:
+def alone(model: ReportModel) -> Iterator[Block]:
     """Rows that no other row can be compared with, where the report compares others."""
     works = {row.work_hash for row in model.rows if row.measured}
     if not model.alone or not (model.ranking.groups or len(works) > 1):
@@ -83,8 +97,7 @@ def _alone(model: ReportModel) -> Iterator[Block]:
     yield table_of(columns, model.alone)
 
 
-def _without_scoring(model: ReportModel) -> Iterator[Block]:
-    """DeepSpeed-Chat's figures beside those of the whole iteration."""
+def without_scoring(model: ReportModel) -> Iterator[Block]:
     rows = [row for row in model.rows if row.separate_critic and row.phases and not row.setting.asynchronous]
     columns = (LABEL[0], *map(Column, ("samples/s [95 %]", "samples/s of generate + train", "left out %")))
     cells = []
@@ -98,8 +111,7 @@ def _without_scoring(model: ReportModel) -> Iterator[Block]:
         yield Table(columns, tuple(cells))
 
 
-def _predicted(model: ReportModel) -> Iterator[Block]:
-    """What the planner expected beside what was measured."""
+def predicted(model: ReportModel) -> Iterator[Block]:
     rows = [(row, row.expected, row.samples_per_second) for row in model.rows]
     found = [(row, foretold, rate.value) for row, foretold, rate in rows if foretold is not None and rate]
     if not found:
@@ -123,15 +135,16 @@ def _predicted(model: ReportModel) -> Iterator[Block]:
     )
 
 
-def _scaling(model: ReportModel) -> Iterator[Block]:
-    """How much of each rank's rate is left on more ranks, as a whole and by phase."""
+def scaling(model: ReportModel) -> Iterator[Block]:
     curves = model.scaling.curves
     if not curves:
         yield "Nothing was measured on two rank counts under one strategy, so there is no efficiency to report."
         return
+    rows = [point.row for curve in curves for point in curve.points]
+    has_shared_cpu = any(row.setting.device == "cpu" and row.nodes < row.ranks for row in rows)
     yield (
         "The last columns are the eta of each phase's own time. Do not compare rows of different N0 or strategy."
-        f"{_shared_cpu(curves)}"
+        f"{_SHARED_CPU * has_shared_cpu}"
     )
     for kind, heading in _SCALINGS.items():
         points = [(curve, point) for curve in curves if curve.kind == kind for point in curve.points]
@@ -140,17 +153,6 @@ def _scaling(model: ReportModel) -> Iterator[Block]:
             yield _eta_table(points)
     if model.scaling.alone:
         yield f"Without another rank count: {', '.join(row.name for row in model.scaling.alone)}."
-
-
-def _shared_cpu(curves: Sequence[Curve]) -> str:
-    """A warning wherever the ranks of a curve are processes of one host's processor."""
-    rows = [point.row for curve in curves for point in curve.points]
-    if not any(row.setting.device == "cpu" and row.nodes < row.ranks for row in rows):
-        return ""
-    return (
-        " On a CPU the ranks of a node share its cores and memory bandwidth: eta describes that machine and the code's "
-        "overhead, no network of devices."
-    )
 
 
 def _eta_table(points: Sequence[_OfCurve]) -> Table:
@@ -177,8 +179,7 @@ def _eta_in(phase: str) -> Callable[[_OfCurve], str]:
     return lambda of: number(eta.value if (eta := dict(of[1].phase_eta).get(phase)) else None)
 
 
-def _failures(model: ReportModel) -> Iterator[Block]:
-    """Runs that did not succeed, with their evidence and what to do next."""
+def failures(model: ReportModel) -> Iterator[Block]:
     titles = ("row", "size", "ranks", "backend", "runs", "kind", "phase", "evidence")
     cells = []
     for one in model.failures:
@@ -191,18 +192,3 @@ def _failures(model: ReportModel) -> Iterator[Block]:
     if cells:
         columns = tuple(Column(title, title in ("ranks", "runs")) for title in titles)
         yield Table(columns, tuple(cells), tuple(f"{kind}: {steps[kind]}" for kind in sorted(steps)))
-
-
-THROUGHPUT = Section(
-    "Throughput", _throughput, Picture("throughput", "Samples per second by model size, one panel per rank count")
-)
-ALONE = Section(None, _alone)
-WITHOUT_SCORING = Section(None, _without_scoring)
-PREDICTED = Section(
-    "Predicted and measured",
-    _predicted,
-    Picture("predicted", "Predicted samples per second with their bands, and measured"),
-    is_beside=True,
-)
-SCALING = Section("Scaling", _scaling, Picture("scaling", "Scaling efficiency by rank count"))
-FAILURES = Section("Failures", _failures)
