@@ -60,7 +60,7 @@ def hold_to(
     below = [
         one_sided(math.log(gate / part.ratio), part.log_error, part.degrees)
         for part in parts
-        if part and part.ratio and part.log_error and part.degrees
+        if part is not None and part.ratio is not None and part.log_error is not None and part.degrees is not None
     ]
     family = together(below)
     positive = iter(family.positive)
