@@ -165,10 +165,7 @@ def rollout(timeline: Timeline) -> record.Rollout | None:
 
 def staleness(timeline: Timeline) -> int | None:
     """Updates of the weights between those that generated the samples and those that train on them: the most of the
-    counted iterations; of an asynchronous run in publications.
-
-    Raises DamagedBundle where ranks tell different ones of one iteration.
-    """
+    counted iterations; of an asynchronous run in publications. Raises DamagedBundle where ranks tell different ones."""
     if timeline.rules < 2:
         return None
     if timeline.manifest.layout.asynchronous:
@@ -203,10 +200,8 @@ def _percentile(ordered: Sequence[int], percent: int) -> int:
 
 
 def _idle_slot_share(manifest: Manifest) -> float | None:
-    """Of the token steps that a replica's samples take part in until its longest one ends, those after their own end.
-
-    Each replica, or each rank that only generates, holds all of its samples at once.
-    """
+    """Of the token steps until the longest sample of a replica ends, or of a rank that only generates, those after the
+    others' own end: each holds all of its samples at once."""
     if manifest.work.lengths is None:
         return None
     responses = manifest.work.lengths.response
