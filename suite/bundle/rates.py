@@ -11,7 +11,7 @@ from suite.bundle.sides import GENERATE, greatest_staleness
 from suite.bundle.timeline import Timeline
 from suite.spec.lengths import Lengths
 from suite.spec.manifest import Manifest
-from suite.spec.phases import ALL, REMAINDER, PhaseSpec
+from suite.spec.phases import ALL, REMAINDER
 from suite.stats import intervals
 from suite.stats.steady_state import TEST, TEST_OF_ORDER, steady_state
 
@@ -41,16 +41,18 @@ def phases(timeline: Timeline) -> record.Phases | None:
     """Each phase of the counted iterations: sums over iterations, divided once at the end. Raises DamagedBundle."""
     if not timeline.counted:
         return None
-    layout = timeline.manifest.layout
+    counts, layout = timeline.counts, timeline.manifest.layout
     # Others generate while these ranks train: a trainer's iterations follow each other unless it is asynchronous.
     is_ahead = layout.placement == "split" and (timeline.manifest.backend.kind == "engine" or layout.asynchronous)
+    exposed = GENERATE if is_ahead else None
     total, iterations = math.fsum(timeline.counted_seconds), len(timeline.counted)
     found: dict[str, record.Phase | None] = dict.fromkeys(each.name for each in ALL)
     seconds_of = _counted_seconds(timeline)
     for each in ALL:
         if each.name in seconds_of:
             seconds = math.fsum(seconds_of[each.name])
-            tokens = None if is_ahead and each.name == GENERATE else _tokens(each, timeline.counts)
+            counted = [] if counts is None or each.name == exposed else [getattr(counts, name) for name in each.tokens]
+            tokens = None if not counted or None in counted else sum(counted)
             measurable = tokens is not None and seconds > 1e-9 * total
             found[each.name] = record.Phase(
                 seconds=seconds / iterations,
@@ -115,11 +117,6 @@ def _half_width(timeline: Timeline) -> intervals.HalfWidth:
 
 def _estimate(interval: intervals.Interval) -> record.Estimate:
     return record.Estimate(value=interval.value, low=interval.low, high=interval.high)
-
-
-def _tokens(phase: PhaseSpec, counts: record.Counts | None) -> int | None:
-    known = [] if counts is None else [getattr(counts, name) for name in phase.tokens]
-    return None if not known or None in known else sum(known)
 
 
 def realised_lengths(manifest: Manifest) -> record.RealisedLengths | None:
