@@ -53,11 +53,10 @@ def phases(timeline: Timeline) -> record.Phases | None:
             seconds = math.fsum(seconds_of[each.name])
             counted = [] if counts is None or each.name == exposed else [getattr(counts, name) for name in each.tokens]
             tokens = None if not counted or None in counted else sum(counted)
-            measurable = tokens is not None and seconds > 1e-9 * total
             found[each.name] = record.Phase(
                 seconds=seconds / iterations,
                 share=None if layout.asynchronous else seconds / total,
-                tokens_per_second=tokens * iterations / seconds if tokens is not None and measurable else None,
+                tokens_per_second=None if tokens is None or seconds <= 1e-9 * total else tokens * iterations / seconds,
             )
     return record.Phases(**found)
 
