@@ -27,6 +27,7 @@ _GAP_SHARE, _GAP_SECONDS = 0.05, 0.1
 _BACK_SECONDS = 1.0
 #: More than any run that failed had: a manifest may ask for tens of thousands of ranks of which none was there.
 _MOST_PROBLEMS = 4096
+_strategy = once_per_manifest(lambda manifest: manifest.layout.strategy())
 
 
 def derive(
@@ -183,11 +184,6 @@ def _turns(timeline: Timeline) -> Turns | None:
         rows = " ".join(map(ascii, known.rows))[:200]
         raise DamagedBundle(f"events/driver.jsonl has the run take turns with {rows}, which does not fit its manifest")
     return Turns(start=known.start, rows=tuple(known.rows), begins=timeline.turns, phases=timeline.phase_seconds)
-
-
-@once_per_manifest
-def _strategy(manifest: Manifest) -> str:
-    return manifest.layout.strategy()
 
 
 def _notes(

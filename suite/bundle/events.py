@@ -147,7 +147,7 @@ def _check_rank(events: tuple[Event, ...], name: str, manifest: Manifest) -> Non
         return
     if not isinstance(events[0], kinds.Start):
         raise DamagedBundle(f"{name} does not begin with its start event")
-    _check_start(events[0], manifest, f"{name} seq 0")
+    _check_start(events[0], manifest, f"{name} seq {events[0].seq}")
     completed, has_ended = 0, False
     once: set[object] = set()
     within: set[object] = set()

@@ -227,13 +227,9 @@ def _wrong_peaks(event: Memory, facts: dict[str, Any], cuda: bool) -> Iterator[s
             yield f"{allocated} bytes at the peak are not the {resident} that were resident less {baseline} before"
     if allocated is not None and reserved is not None and allocated > reserved:
         yield f"{allocated} bytes were allocated at the peak, of {reserved} reserved,"
-    if cuda:
-        yield from _wrong_on_device(event, facts)
-
-
-def _wrong_on_device(event: Memory, facts: dict[str, Any]) -> Iterator[str]:
-    reserved, used = event.peak_reserved_bytes, event.peak_device_bytes
-    total = inner(facts, "device", "memory_bytes")
+    if not cuda:
+        return
+    used, total = event.peak_device_bytes, inner(facts, "device", "memory_bytes")
     built = inner(facts, "communicators", "outside_allocator_bytes", "built")
     if type(total) is int and max(reserved or 0, used or 0) > total:
         yield f"{max(reserved or 0, used or 0)} bytes were used of a device of {total}"

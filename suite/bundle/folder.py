@@ -120,10 +120,8 @@ def _copied_seconds(traces: Sequence[Trace]) -> _Found:
             yield trace, "copied-seconds", f"its {count} iterations took as long as those of {first.path}"
             continue
         phases = tuple(round(seconds, _PHASE_DIGITS) for seconds in trace.phases if seconds > 0)
-        if (
-            len(phases) >= _COPY_PHASES
-            and (same := equal.setdefault((trace.manifest_hash, phases), trace)) is not trace
-        ):
+        same = equal.setdefault((trace.manifest_hash, phases), trace) if len(phases) >= _COPY_PHASES else trace
+        if same is not trace:
             yield trace, "copied-seconds", f"its {len(phases)} phases took as long as those of {same.path}"
 
 
@@ -143,12 +141,11 @@ def _run_ids(traces: Sequence[Trace]) -> _Found:
         if len(same) == 1:
             continue
         ordered = sorted(same, key=lambda trace: (len(trace.path.parts), trace.path.name != trace.run_id, trace.path))
-        first_in: dict[str, tuple[int, Trace]] = {}  # a run that comes again every night is in many folders
-        for index, trace in enumerate(ordered):
-            place = os.path.abspath(trace.path)
-            around = [first_in[folder] for folder in map(str, Path(place).parents) if folder in first_in]
-            above = min(around, key=lambda one: one[0])[1] if around else None
-            first_in.setdefault(os.path.abspath(trace.path.parent), (index, trace))
+        first_in: dict[Path, Trace] = {}  # a run that comes again every night is in many folders
+        for trace in ordered:
+            parents = Path(os.path.abspath(trace.path)).parents
+            above = next((first_in[folder] for folder in reversed(parents) if folder in first_in), None)
+            first_in.setdefault(parents[0], trace)
             if above is not None and (trace.digest is None or trace.digest != above.digest):
                 yield trace, "run-id", f"is run {trace.run_id} with other content than {above.path}"
 
@@ -175,9 +172,7 @@ def _missing_repeats(traces: Sequence[Trace], bundles: Collection[str], named: C
         last = min(max(known), _MOST_REPEATS)
         missing = [number for number in range(1, last) if number not in known]
         ids = [name for name in (f"{row}-r{number}" for number in missing) if os.path.join(folder, name) not in bundles]
-        submitted = os.path.join(folder, _SUBMITTED)
-        if os.path.lexists(submitted):
-            ids = [name for name in ids if not os.path.lexists(os.path.join(submitted, f"{name}.json"))]
+        ids = [name for name in ids if not os.path.lexists(os.path.join(folder, _SUBMITTED, f"{name}.json"))]
         if ids:
             more = f" and {len(ids) - _NAMED} more" if len(ids) > _NAMED else ""
             first = min(runs, key=lambda trace: trace.repeat)

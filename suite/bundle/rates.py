@@ -11,7 +11,7 @@ from suite.bundle.sides import GENERATE, greatest_staleness
 from suite.bundle.timeline import Timeline
 from suite.spec.lengths import Lengths
 from suite.spec.manifest import Manifest
-from suite.spec.phases import ALL, REMAINDER, PhaseSpec
+from suite.spec.phases import ALL, REMAINDER
 from suite.stats import intervals
 from suite.stats.steady_state import TEST, TEST_OF_ORDER, steady_state
 
@@ -41,21 +41,22 @@ def phases(timeline: Timeline) -> record.Phases | None:
     """Each phase of the counted iterations: sums over iterations, divided once at the end. Raises DamagedBundle."""
     if not timeline.counted:
         return None
-    layout = timeline.manifest.layout
+    counts, layout = timeline.counts, timeline.manifest.layout
     # Others generate while these ranks train: a trainer's iterations follow each other unless it is asynchronous.
     is_ahead = layout.placement == "split" and (timeline.manifest.backend.kind == "engine" or layout.asynchronous)
+    exposed = GENERATE if is_ahead else None
     total, iterations = math.fsum(timeline.counted_seconds), len(timeline.counted)
     found: dict[str, record.Phase | None] = dict.fromkeys(each.name for each in ALL)
     seconds_of = _counted_seconds(timeline)
     for each in ALL:
         if each.name in seconds_of:
             seconds = math.fsum(seconds_of[each.name])
-            tokens = None if is_ahead and each.name == GENERATE else _tokens(each, timeline.counts)
-            measurable = tokens is not None and seconds > 1e-9 * total
+            counted = [] if counts is None or each.name == exposed else [getattr(counts, name) for name in each.tokens]
+            tokens = None if not counted or None in counted else sum(counted)
             found[each.name] = record.Phase(
                 seconds=seconds / iterations,
                 share=None if layout.asynchronous else seconds / total,
-                tokens_per_second=tokens * iterations / seconds if tokens is not None and measurable else None,
+                tokens_per_second=None if tokens is None or seconds <= 1e-9 * total else tokens * iterations / seconds,
             )
     return record.Phases(**found)
 
@@ -117,11 +118,6 @@ def _estimate(interval: intervals.Interval) -> record.Estimate:
     return record.Estimate(value=interval.value, low=interval.low, high=interval.high)
 
 
-def _tokens(phase: PhaseSpec, counts: record.Counts | None) -> int | None:
-    known = [] if counts is None else [getattr(counts, name) for name in phase.tokens]
-    return None if not known or None in known else sum(known)
-
-
 def realised_lengths(manifest: Manifest) -> record.RealisedLengths | None:
     """Of the samples of every iteration, as the manifest lists them; null where all are of one length."""
     drawn = manifest.work.lengths
@@ -165,10 +161,7 @@ def rollout(timeline: Timeline) -> record.Rollout | None:
 
 def staleness(timeline: Timeline) -> int | None:
     """Updates of the weights between those that generated the samples and those that train on them: the most of the
-    counted iterations; of an asynchronous run in publications.
-
-    Raises DamagedBundle where ranks tell different ones of one iteration.
-    """
+    counted iterations; of an asynchronous run in publications. Raises DamagedBundle where ranks tell different ones."""
     if timeline.rules < 2:
         return None
     if timeline.manifest.layout.asynchronous:
@@ -203,10 +196,8 @@ def _percentile(ordered: Sequence[int], percent: int) -> int:
 
 
 def _idle_slot_share(manifest: Manifest) -> float | None:
-    """Of the token steps that a replica's samples take part in until its longest one ends, those after their own end.
-
-    Each replica, or each rank that only generates, holds all of its samples at once.
-    """
+    """Of the token steps until the longest sample of a replica ends, or of a rank that only generates, those after the
+    others' own end: each holds all of its samples at once."""
     if manifest.work.lengths is None:
         return None
     responses = manifest.work.lengths.response

@@ -175,13 +175,8 @@ def _shares(known: Sequence[Period]) -> dict[str, float]:
 
 
 def _side(events: Events, counted: Sequence[int], phases: dict[str, float], busy: float, waiting: float) -> OverlapSide:
-    return OverlapSide(
-        ranks=len(events.ranks),
-        busy_seconds=busy,
-        waiting_seconds=waiting,
-        phases=phases,
-        memory=side_peaks(events, counted),
-    )
+    ranks, peaks = len(events.ranks), side_peaks(events, counted)
+    return OverlapSide(ranks=ranks, busy_seconds=busy, waiting_seconds=waiting, phases=phases, memory=peaks)
 
 
 def _phase_seconds(events: Events, counted: Sequence[int]) -> dict[str, float]:

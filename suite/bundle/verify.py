@@ -116,7 +116,8 @@ def examined(bundle: Bundle, evidence: Evidence | None = None) -> Examined:
     events = bundle.events(manifest)
     derived = derive(bundle, manifest, events, evidence)
     found = findings(events, manifest, derived)
-    if stored_text is None or stored_text == written(derived):  # as the driver wrote it: no field to compare
+    text = "" if stored_text is None else written(derived)
+    if stored_text is None or stored_text == text:  # as the driver wrote it: no field to compare
         return Examined(manifest, derived, None if stored_text is None else [], found)
     stored = parse_record(stored_text)
     if stored.get("schema") != RECORD_SCHEMA:
@@ -125,9 +126,10 @@ def examined(bundle: Bundle, evidence: Evidence | None = None) -> Examined:
     predicted = stored.get("predicted")
     if not isinstance(predicted, dict | None):
         raise DamagedBundle(f"record.json: predicted is {_short(predicted)}, must be an object or null")
-    if derived.run.device == "cuda" and derived.run.precision != "fp32":
+    if predicted is not None and derived.run.device == "cuda" and derived.run.precision != "fp32":
         derived = derived.model_copy(update={"predicted": predicted})
-    return Examined(manifest, derived, list(differences(stored, json.loads(written(derived)))), found)
+        text = written(derived)
+    return Examined(manifest, derived, list(differences(stored, json.loads(text))), found)
 
 
 def differences(stored: Any, derived: Any, path: str = "") -> Iterator[str]:

@@ -1,7 +1,6 @@
 """Which folders below a path are bundles, by their names alone: no file is opened."""
 
 import os
-import stat
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -34,12 +33,6 @@ def places(root: Path, mark: str | None, only_marked: bool = False) -> Iterator[
     A bundle is a folder with a manifest or an events folder. Symbolic links below the root are not followed, and
     folders named ``attic`` or hidden are skipped. Raises UsageError when the root is not a readable folder.
     """
-    try:
-        is_folder = stat.S_ISDIR(root.stat().st_mode)
-    except OSError as error:
-        raise _not_read(root, error) from error
-    if not is_folder:
-        raise UsageError(f"{root} is not a folder")
     waiting = [""]
     while waiting:
         below = waiting.pop()
@@ -47,8 +40,10 @@ def places(root: Path, mark: str | None, only_marked: bool = False) -> Iterator[
         try:
             with os.scandir(folder) as found:
                 entries = {entry.name: entry for entry in found}
+        except NotADirectoryError as error:
+            raise UsageError(f"{root / below} is not a folder") from error
         except OSError as error:
-            raise _not_read(root / below, error) from error
+            raise UsageError(f"cannot read {root / below}: {(error.strerror or str(error)).lower()}") from error
         if MANIFEST in entries or ("events" in entries and os.path.isdir(os.path.join(folder, "events"))):
             if not only_marked:
                 yield Place(folder, below, entries.values(), True)
@@ -92,7 +87,3 @@ def _joined(root: Path, below: str) -> str:
     """As ``str(root / below)`` has it."""
     text = str(root)
     return text if not below else below if text == "." else os.path.join(text, below)
-
-
-def _not_read(path: Path, error: OSError) -> UsageError:
-    return UsageError(f"cannot read {path}: {(error.strerror or str(error)).lower()}")
