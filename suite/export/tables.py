@@ -4,7 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, get_args
 
-from suite.bundle.imported.record import MARK, ImportedRow
+from suite.bundle.imported.record import MARK, TOLD, ImportedRow
+from suite.bundle.imported.record import Source as From
 from suite.bundle.imported.timers import Tool
 from suite.bundle.parts import Peaks
 from suite.export.columns import EXPORT_SCHEMA, KEYS, Column, Kind, Source
@@ -19,7 +20,6 @@ RUNS, IMPORTED = "runs", "imported"
 _NO_KEYS = {"schema", "manifest_hash", "work_hash", "digest"}
 _KEYS = frozenset({column.name for column in KEYS} - _NO_KEYS | {"phase", "iteration"})
 _IMPORTED_KEYS = frozenset(("mark", "id", "path", "tool", "model", "devices"))
-_GIVEN = "told by the importer"
 
 
 @dataclass(frozen=True)
@@ -89,8 +89,8 @@ def _imported_columns() -> Iterator[Column]:
     yield Column("id", "text", "", "of the import", "record.id", True)
     yield Column("path", "text", "", "of its folder, as it was found", "path", True)
     yield Column("tool", "text", "", "that wrote the log", "record.tool", True, get_args(Tool))
-    yield Column("model", "text", "", _GIVEN, "record.told.model", True)
-    yield Column("devices", "integer", "", f"of the run in all, {_GIVEN}", "record.told.devices", True)
+    yield Column("model", "text", "", TOLD, "record.told.model", True)
+    yield Column("devices", "integer", "", f"of the run in all, {TOLD}", "record.told.devices", True)
     known: dict[str, tuple[str, Kind, str]] = {
         "device": ("device_name", "text", "what the devices are"),
         "algorithm": ("algorithm", "text", "its name"),
@@ -99,7 +99,7 @@ def _imported_columns() -> Iterator[Column]:
         "note": ("note", "text", "what else a reader must know"),
     }
     for field, (name, kind, meaning) in known.items():
-        yield Column(name, kind, "", f"{meaning}, {_GIVEN}; null: not told", f"record.told.{field}")
+        yield Column(name, kind, "", f"{meaning}, {TOLD}; null: not told", f"record.told.{field}")
     yield Column("log_sha256", "text", "", "of the log in the folder", "record.log.sha256", True)
     yield Column("log_bytes", "integer", "bytes", "of the log in the folder", "record.log.bytes", True)
     yield Column("digest", "text", "", "SHA-256 over the folder's evidence", "digest", True)
@@ -122,8 +122,7 @@ def _imported_columns() -> Iterator[Column]:
         unit = "tokens" if name.endswith("_tokens") else ""
         yield Column(name, "number", unit, "of a step, mean; null: not known", f"record.counts.{name}")
         meaning = f"where `{name}` is from; null: not known"
-        sources = ("the log", _GIVEN, "computed from the log")
-        yield Column(f"{name}_from", "text", "", meaning, f"record.counts.sources.{name}", values=sources)
+        yield Column(f"{name}_from", "text", "", meaning, f"record.counts.sources.{name}", values=get_args(From))
     for phase in ALL:
         meaning = f"of a step in {phase.name}, by the tool's own timers; null: not told"
         yield Column(f"{phase.name}_seconds", "number", "seconds", meaning, f"record.phases.{phase.name}.seconds")

@@ -107,12 +107,9 @@ def _archive_and_run(path: Path) -> tuple[Path, str] | None:
         with open_plain(path, str(path), None, by_user=True) as archive:
             is_archive = path.name.endswith(SUFFIX) or archive.read(len(_MAGIC)) == _MAGIC
         return (path, "") if is_archive else None
-    text = str(path)
-    at = text.find(f"{SUFFIX}:")
-    if at < 0:
-        return None
-    file, run = Path(text[: at + len(SUFFIX)]), text[at + len(SUFFIX) + 1 :]
-    return (file, run.strip("/")) if file.is_file() else None
+    name, mark, run = str(path).partition(f"{SUFFIX}:")
+    file = Path(f"{name}{SUFFIX}")
+    return (file, run.strip("/")) if mark and file.is_file() else None
 
 
 def _place(archive: OpenArchive, run: str) -> Path:
@@ -167,8 +164,7 @@ def unpack_into(reader: Reader, root: Path) -> None:
     for packed in reader.index.files:
         place = root / packed.path
         place.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
-        with os.fdopen(descriptor, "wb") as file:
+        with place.open("xb") as file:
             file.writelines(reader.content(packed))
 
 

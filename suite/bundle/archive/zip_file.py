@@ -40,7 +40,8 @@ _MOST_DIRECTORY_BYTES = 96 << 20
 MOST_RATIO, _LONG_BYTES = 200, 1 << 20
 _BLOCK_BYTES = 1 << 18
 _TIME = (1980, 1, 1, 0, 0, 0)
-_BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, struct.error, ValueError)
+#: What ``zipfile`` raises of hostile bytes; newer versions more often its own error.
+_BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, struct.error, ValueError, OSError, OverflowError)
 
 
 def add_file(archive: zipfile.ZipFile, name: str, content: bytes | Path) -> None:

@@ -77,6 +77,7 @@ def read_run(derived: Derived) -> ReadRun:
     throughput, counts = record.throughput, record.counts
     has_rate = state in ("ok", "suspect") and throughput is not None and counts is not None
     rate = throughput.samples_per_second if throughput else None
+    phases = [(name, getattr(record.phases, name)) for name in ALL_NAMES] if record.phases else []
     return ReadRun(
         facts=RunFacts(
             trace=Trace.of(Path(), record, derived.digest),
@@ -88,7 +89,7 @@ def read_run(derived: Derived) -> ReadRun:
             counted=record.counted if has_rate else (),
             low=rate.low if rate else None,
             high=rate.high if rate else None,
-            phases=_phases(record) if has_rate else {},
+            phases={name: phase.seconds for name, phase in phases if phase} if has_rate else {},
             caveat=derived.difference,
         ),
         series=series,
@@ -158,11 +159,6 @@ def _done(record: Record) -> list[Any]:
         return []
     passes = [bool(record.phases and getattr(record.phases, name)) for name in PASSES]
     return [*(getattr(record.counts, name) for name in ("samples", *COUNTED)), *passes]
-
-
-def _phases(record: Record) -> dict[str, float]:
-    known = {name: getattr(record.phases, name) for name in ALL_NAMES} if record.phases else {}
-    return {name: phase.seconds for name, phase in known.items() if phase}
 
 
 def _state(derived: Derived) -> tuple[State, str]:
