@@ -10,7 +10,7 @@ from suite.cli.options.reading import confirmed, print_json, seconds, without_co
 from suite.conduct.cluster.cleaning import leftovers
 from suite.conduct.cluster.cleaning import remove as remove_files
 from suite.conduct.cluster.standing import asked, chosen, collect_run, standing, wait_until_over, without_hopeless
-from suite.conduct.running.state import outcome_line
+from suite.conduct.running.outcome_line import outcome_line
 from suite.launch.cluster.registry import find_scheduler
 from suite.launch.cluster.submission import SMOKE
 from suite.spec.terminal import UsageError, note, printable, say

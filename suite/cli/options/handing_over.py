@@ -15,7 +15,8 @@ from suite.conduct.cluster.hand_over import hand_over, write_documents
 from suite.conduct.cluster.smoke import smoke_documents, smoke_root
 from suite.conduct.cluster.standing import collect_run, wait_until_over
 from suite.conduct.cluster.to_do import ToDo, prepare
-from suite.conduct.running.state import outcome_line, states
+from suite.conduct.running.outcome_line import outcome_line
+from suite.conduct.running.state import states
 from suite.launch.cluster.launcher import ClusterLauncher, Document
 from suite.launch.cluster.submission import Submission
 from suite.launch.outcome import NEXT_STEPS
