@@ -61,7 +61,7 @@ def make_room(root: Path, manifests: Sequence[Manifest]) -> dict[str, Path]:
     """Move aside the bundles of runs that are done once more; where each is kept, by run id."""
     kept = {}
     for manifest in manifests:
-        _, moved = set_aside(root, manifest, lambda state: state not in ("done", "running"))
+        moved = set_aside(root, manifest, lambda state: state not in ("done", "running")).kept
         if moved is not None:
             kept[manifest.run.id] = moved
     return kept

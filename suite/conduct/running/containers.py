@@ -32,7 +32,8 @@ class ContainerMachine(Machine):
     """What the host of a container runtime offers, and the stacks of the images: both by backend."""
 
     device_names: tuple[str, ...] = Field(description="as of any machine, and on a CPU the numbers of its CPUs")
-    facts: dict[str, ImageFacts]
+    references: dict[str, str]
+    image_ids: dict[str, str]
     found: dict[str, dict[str, str | None]]
     holder: ClassVar[str] = "image with --image"
 
@@ -47,10 +48,10 @@ class ContainerMachine(Machine):
         return []
 
     def images(self, backends: Iterable[str]) -> dict[str, str | None]:
-        return {name: self.facts[name].id for name in backends}
+        return {name: self.image_ids[name] for name in backends}
 
     def where(self, backend: str) -> str:
-        return self.facts[backend].reference
+        return self.references[backend]
 
 
 def open_containers(
@@ -72,12 +73,14 @@ def open_containers(
     except DockerException as error:
         on_progress(f"what an earlier driver left behind cannot be removed: {essence(str(error))}")
     references = {name: image or usual_image(name) for name in backends}
-    found = {each: find_image(runtime, each, settings.pull, on_progress) for each in set(references.values())}
+    found = {
+        reference: find_image(runtime, reference, settings.pull, on_progress) for reference in set(references.values())
+    }
     images = {name: found[reference] for name, reference in references.items()}
     chosen, gpus = _devices(runtime, settings, device, next(iter(images.values())), planning)
-    cpus = _cpus(runtime, settings)
-    names = tuple(gpu.uuid for gpu in gpus) if chosen == "cuda" else tuple(map(str, cpus))
-    cores = None if runtime.facts.remote else physical_cores(cpus)  # of another machine their number alone is known
+    names = tuple(gpu.uuid for gpu in gpus) if chosen == "cuda" else _cpus(runtime, settings)
+    # of another machine only the number of CPUs is known
+    cores = None if runtime.facts.remote else physical_cores(map(int, _cpus(runtime, settings)))
     machine = ContainerMachine(
         python=python or PYTHON,
         device=chosen,
@@ -88,7 +91,8 @@ def open_containers(
         device_name=name_of_all(gpus) if gpus else None,
         threads_per_rank=threads_of_a_full_node(cores, len(gpus)) if chosen == "cuda" else 1,
         variables=measured_with(settings.env),
-        facts=images,
+        references=references,
+        image_ids={name: image.id for name, image in images.items()},
         found={name: _versions(runtime, images[name], python or PYTHON, name) for name in backends},
     )
     return machine, DockerLauncher(runtime=runtime, settings=settings, images=images)
@@ -110,7 +114,7 @@ def _devices(
     except UsageError:
         if asked and not planning:
             raise
-        gpus = ()
+        return ("cuda", ()) if asked else ("cpu", ())
     if not gpus and asked and not planning:
         raise UsageError(
             f"a container on the container runtime at {runtime.host} sees no GPU; suite doctor says what is missing"
@@ -118,10 +122,12 @@ def _devices(
     return ("cuda", gpus) if gpus or asked else ("cpu", ())
 
 
-def _cpus(runtime: Runtime, settings: DockerSettings) -> list[int]:
+def _cpus(runtime: Runtime, settings: DockerSettings) -> tuple[str, ...]:
     """Numbers of the CPUs that a run may use."""
-    chosen: set[int] = set() if settings.cpuset else {*range(runtime.cpus)}
-    for numbers in settings.cpuset.split(",") if settings.cpuset else ():
+    if settings.cpuset is None:
+        return tuple(str(number) for number in range(runtime.cpus))
+    chosen: set[int] = set()
+    for numbers in settings.cpuset.split(","):
         first, _, last = numbers.partition("-")
         chosen.update(range(int(first), int(last or first) + 1))
-    return sorted(chosen)
+    return tuple(str(number) for number in sorted(chosen))
