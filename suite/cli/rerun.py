@@ -14,6 +14,7 @@ from suite.cli.options.reading import confirmed, print_json, unpacked_path
 from suite.conduct.planning.machine import Machine, require_same_variables
 from suite.conduct.planning.plan import Plan
 from suite.conduct.running.display import print_rerun, session_view
+from suite.conduct.running.outcome_line import outcome_line
 from suite.conduct.running.pursuit import Pursuit, follow
 from suite.conduct.running.reproduction import RerunOutcome, rerun_outcome
 from suite.conduct.running.rerun import (
@@ -28,7 +29,6 @@ from suite.conduct.running.rerun import (
     what_it_asks,
 )
 from suite.conduct.running.session import Settings, run_plan
-from suite.conduct.running.state import outcome_line
 from suite.launch.cluster.registry import CLUSTER_LAUNCHERS
 from suite.report.formatting.numbers import counted
 from suite.spec.manifest import Manifest, Stopping

@@ -12,7 +12,7 @@ from suite.cli.options.reading import confirmed, print_json, seconds, without_co
 from suite.conduct.cluster import standing as clusters
 from suite.conduct.cluster.cleaning import leftovers
 from suite.conduct.cluster.cleaning import remove as remove_files
-from suite.conduct.running.state import outcome_line
+from suite.conduct.running.outcome_line import outcome_line
 from suite.launch.cluster.registry import find_scheduler
 from suite.launch.cluster.scheduler import SchedulerState
 from suite.launch.cluster.submission import SMOKE, Submission

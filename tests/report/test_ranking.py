@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from suite.conduct.running.state import outcome_line
+from suite.conduct.running.outcome_line import outcome_line
 from suite.report.facts.entry import Entry
 from suite.report.facts.model import build
 from suite.report.facts.ranking import Group, Ranking

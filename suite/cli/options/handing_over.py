@@ -14,7 +14,8 @@ from suite.cli.options.work import Work
 from suite.conduct.cluster.hand_over import ToDo, hand_over, prepare, write_documents
 from suite.conduct.cluster.smoke import smoke_root
 from suite.conduct.cluster.standing import collect_run, wait_until_over
-from suite.conduct.running.state import outcome_line, states
+from suite.conduct.running.outcome_line import outcome_line
+from suite.conduct.running.state import states
 from suite.launch.cluster.launcher import ClusterLauncher, Document
 from suite.launch.cluster.submission import Submission
 from suite.launch.outcome import NEXT_STEPS

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from itertools import count
 from pathlib import Path
+from typing import NamedTuple
 
 from suite.bundle.drafts import clear_drafts
 from suite.bundle.files import writing
@@ -21,8 +22,15 @@ from suite.spec.manifest import Manifest
 _PATIENCE_SECONDS = 2.0
 
 
-def set_aside(root: Path, manifest: Manifest, is_to_do: Callable[[RunState], bool]) -> tuple[RunState, Path | None]:
-    """Keep a bundle that is to be done again under ``attic/``: how it was found, and where it is kept now, if it is.
+class SetAside(NamedTuple):
+    """What became of a run's bundle: how it was found, and where it is kept now; None where it was left."""
+
+    state: RunState
+    kept: Path | None
+
+
+def set_aside(root: Path, manifest: Manifest, is_to_do: Callable[[RunState], bool]) -> SetAside:
+    """Keep a bundle that is to be done again under ``attic/``; nothing is ever overwritten.
 
     Whether it is to be done again is decided under the run's lock: until then another driver may have moved it, begun
     it or finished it. Raises UsageError when it cannot be moved.
@@ -33,15 +41,15 @@ def set_aside(root: Path, manifest: Manifest, is_to_do: Callable[[RunState], boo
         with _held(bundle):
             state = judged(bundle, manifest, is_over=True)
             if not os.path.lexists(path):
-                return "to run", None
-            return state, _to_attic(root, bundle) if is_to_do(state) else None
+                return SetAside("to run", None)
+            return SetAside(state, _to_attic(root, bundle) if is_to_do(state) else None)
     except HeldByAnother:
-        return "running" if os.path.lexists(path) else "to run", None
+        return SetAside("running" if os.path.lexists(path) else "to run", None)
     except UsageError as error:
         if not os.path.lexists(path):
-            return "to run", None
+            return SetAside("to run", None)
         if isinstance(error.__cause__, FileNotFoundError):  # it was moved away, and begun again since
-            return "running", None
+            return SetAside("running", None)
         raise
 
 

@@ -22,7 +22,8 @@ from rich.text import Text
 
 from suite.bundle.record import Record
 from suite.conduct.planning.plan import Plan
-from suite.conduct.running.state import doubt, ended, outcome_line
+from suite.conduct.running.outcome_line import doubt, outcome_line
+from suite.conduct.running.state import ended
 from suite.report.formatting.escape import visible
 from suite.report.formatting.numbers import counted, interval
 from suite.spec.manifest import Manifest

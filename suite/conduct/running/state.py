@@ -1,5 +1,4 @@
-"""What the results folder already holds of a run, and what came of it in a line. A run that is not there costs no
-module that reads bundles."""
+"""What the results folder already holds of a run. A run that is not there costs no module that reads bundles."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -8,11 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from suite.conduct.planning.request import RunState
-from suite.spec.base import printable
 from suite.spec.manifest import Manifest
 
 if TYPE_CHECKING:
-    from suite.bundle.record import Record
     from suite.bundle.store import Bundle
     from suite.conduct.planning.plan import Plan
 
@@ -85,27 +82,3 @@ def judged(bundle: "Bundle", manifest: Manifest, is_over: bool = False) -> RunSt
         return "interrupted"  # it had no room, and is done again
     states: dict[str, RunState] = {"ok": "done", "failed": "failed before", "interrupted": "interrupted"}
     return states[record.status]
-
-
-def outcome_line(record: "Record") -> str:
-    """Its rate, or why it has none with the first line that proves it."""
-    if record.status == "ok" and record.throughput is not None:
-        rate = record.throughput
-        text = f"{rate.samples_per_second.value:.4g} samples/s, {rate.tokens_per_second.value:.4g} tokens/s"
-        told = doubt(record, most=1)
-        return f"{text} ({told})" if told else text
-    if record.status == "ok" and record.void_iterations:
-        return (
-            f"no rate: optimizer steps were skipped in all {len(record.void_iterations)} iterations after the warm-up"
-        )
-    kind = record.failure.kind if record.failure else record.status
-    evidence = f": {printable(record.failure.evidence[0])}" if record.failure and record.failure.evidence else ""
-    return f"{record.status}{f' ({kind})' if kind != record.status else ''}{evidence}"
-
-
-def doubt(record: "Record", most: int | None = None) -> str:
-    """Why a run's rate is not to be trusted, with so many reasons; empty where nothing speaks against it."""
-    found = record.validity
-    if found is None or found.status == "valid":
-        return ""
-    return f"{found.status}: {printable('; '.join(found.reasons[:most]))}"

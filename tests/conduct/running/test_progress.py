@@ -13,9 +13,10 @@ from suite.conduct.planning.preflight import preflight
 from suite.conduct.planning.show import plan_rows, print_plan
 from suite.conduct.running import display
 from suite.conduct.running.display import LiveView, PlainView, Ticker, print_summary, results
+from suite.conduct.running.outcome_line import outcome_line
 from suite.conduct.running.rerun import read_manifest
 from suite.conduct.running.session import Ledger, Settings
-from suite.conduct.running.state import outcome_line, states
+from suite.conduct.running.state import states
 from suite.launch.outcome import Failure
 from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest
