@@ -91,16 +91,12 @@ def test_a_name_that_is_no_streams_makes_no_file_and_another_attempt_begins_with
     with pytest.raises(UsageError, match="names a pod whose output is called"):
         watched.keep(POD._replace(role="../../elsewhere"))
     assert not list(tmp_path.rglob("*elsewhere*"))
-    watched.keep()
+    for node in (10, 0):
+        watched.keep(POD._replace(number=node))
+    assert [name for name, _ in kept.kept_streams(watched.spool)] == ["node-0", "node-10"], "in their order"
     kept.forget_kept(watched.spool)
     assert kept.kept_streams(watched.spool) == []
     assert kept.read_kept(watched.spool, "node-0") == b""
-
-
-def test_streams_are_in_the_order_of_their_nodes(watched: Watched) -> None:
-    for node in (10, 2):
-        watched.keep(POD._replace(number=node))
-    assert [name for name, _ in kept.kept_streams(watched.spool)] == ["node-2", "node-10"]
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "5", '{"logs": []}', '{"logs": {"a": 1}}', "[" * 100_000, "\u00e9"])
