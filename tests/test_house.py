@@ -39,6 +39,7 @@ LIGHT = {
     "suite.cli.main": HEAVY,
     "suite.api": {"pandas", "polars", "pyarrow", "numpy", "scipy", "matplotlib", "typer"},
     "suite.bundle.store": {"numpy", "scipy", "torch"},
+    "suite.launch.node": HEAVY - {"pydantic"},  # it runs in images, beside the stack alone
     "suite.stats.turns, suite.stats.steady_state, suite.stats.moderated, suite.stats.quantiles": {"numpy", "scipy"},
 }
 

@@ -31,11 +31,9 @@ class Megatron(base.BackendDriver):
     trains_last_layers = True
 
     def layout(self, size: Shape, workload: Workload, request: LayoutRequest) -> Layout:
-        """Data parallel as far as the model fits: the smallest tensor degree whose memory floor leaves room.
-
-        Of a mixture of experts it is the smallest expert degree, since expert layers are not split by tensor degrees.
-        Where weights cross to ranks that generate, no degree is chosen: these take whole parameters.
-        """
+        """Data parallel as far as the model fits: the smallest tensor degree whose memory floor leaves room, or expert
+        degree, since expert layers are not split by tensor degrees. Where weights cross to ranks that generate, no
+        degree is chosen: these take whole parameters."""
         degrees = [1] if request.placement == "split" else _DEGREES
         tensors = [request.tensor] if request.tensor else [1] if size.experts else degrees
         experts = [request.expert] if request.expert else degrees if size.experts else [1]

@@ -81,12 +81,9 @@ PYTHON_VARIABLE = "SUITE_PYTHON"
 
 
 class Interpreters(Frozen):
-    """``usual`` holds every stack but those in ``named`` (backend or environment -> interpreter).
-
-    Where nobody asked for one (``usual`` is None) it is this interpreter, and a backend that has an environment takes
-    the one beside this, as ``make <environment>`` puts it there. ``compared``: several of each other backend, by the
-    names that their user gave them.
-    """
+    """``usual`` holds every stack but those in ``named`` (backend or environment -> interpreter). Where nobody asked
+    for one it is this interpreter, and a backend that has an environment takes the one beside this, as
+    ``make <environment>`` puts it there. ``compared``: several of each other backend, by their user's names."""
 
     usual: str | None = None
     named: dict[str, str] = Field(default={})

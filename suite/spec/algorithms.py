@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from suite.spec.base import Frozen, UsageError
-from suite.spec.catalogue import finder
+from suite.spec.names import finder
 
 _FOLDER = Path(__file__).parents[1] / "worker" / "algorithms"
 PPO_NAME = "ppo"

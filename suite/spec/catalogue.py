@@ -1,22 +1,21 @@
 """Sizes, workloads, devices and presets by name, from the data files in ``manifests/``."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import yaml
 from pydantic import Field, PositiveInt
 
 from suite.spec.base import Frozen, Track, UsageError
 from suite.spec.device import Device, Precision
-from suite.spec.names import nearest
+from suite.spec.names import finder
 from suite.spec.shape import Shape
 
 if TYPE_CHECKING:
     from suite.spec.workload import Workload
 
-T = TypeVar("T")
 #: safe as ``yaml.safe_load``; libyaml reads the same ten times as fast where PyYAML was built with it
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _PACKAGE = Path(__file__).resolve().parent.parent
@@ -35,19 +34,6 @@ def data_root() -> Path:
 def data_file(file: str) -> Mapping[str, Any]:
     """What a YAML file of the data folder holds; read once, not to be changed."""
     return yaml.load((data_root() / file).read_text(encoding="utf-8"), Loader=_LOADER)
-
-
-def finder(kind: str, known: Callable[[], Mapping[str, T]], help_text: str | None = None) -> Callable[[str], T]:
-    """How one of these is found by its name, in any case; UsageError with the nearest names for any other name."""
-
-    def find(name: str) -> T:
-        for spelled, found in known().items():
-            if spelled.lower() == name.strip().lower():
-                return found
-        also = help_text or f"known are {', '.join(known())}"
-        raise UsageError(f"there is no {kind} {name[:80]!r}{nearest(name, known())}; {also}")
-
-    return find
 
 
 @lru_cache(maxsize=None)

@@ -7,7 +7,8 @@ from typing import Annotated
 from pydantic import Field
 
 from suite.spec.base import Frozen
-from suite.spec.catalogue import data_file, finder
+from suite.spec.catalogue import data_file
+from suite.spec.names import finder
 
 #: Label of a package's version: ``suite.stack.torch``. A package that the image lacks has no label.
 STACK_LABEL = "suite.stack."

@@ -128,10 +128,8 @@ def _by_rank(scores: list[float], rising: list[float]) -> list[float]:
 
 
 def _parts(mean: float, sigma: float, count: int) -> list[float]:
-    """Means of the ``count`` equally probable parts of a lognormal distribution, rising; their own mean is ``mean``.
-
-    Up to its quantile z the distribution holds the share ``Phi(z - sigma)`` of its mean.
-    """
+    """Means of the ``count`` equally probable parts of a lognormal distribution, rising; their own mean is ``mean``. Up
+    to its quantile z the distribution holds the share ``Phi(z - sigma)`` of its mean."""
     if sigma == 0:
         return [mean] * count
     normal = NormalDist()

@@ -15,11 +15,9 @@ QK_NORM: frozenset[str] = frozenset({"qwen3", "qwen3_moe"})
 
 
 class RopeScaling(Frozen):
-    """How rotary frequencies are stretched beyond the positions that a model was first trained on.
-
-    ``linear`` divides positions by ``factor``. ``llama3`` (Llama 3.1, arXiv 2407.21783) divides low frequencies by
-    ``factor``, leaves high ones, and blends between; the other fields are its own.
-    """
+    """How rotary frequencies are stretched beyond the positions that a model was first trained on. ``linear`` divides
+    positions by ``factor``. ``llama3`` (Llama 3.1, arXiv 2407.21783) divides low frequencies by ``factor``, leaves high
+    ones, and blends between; the other fields are its own."""
 
     kind: Literal["linear", "llama3"]
     factor: PositiveFloat

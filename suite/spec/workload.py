@@ -88,11 +88,8 @@ def _usual_group(algorithm: Algorithm, rollouts: Any) -> int:
 
 
 class Workload(Declaring):
-    """One iteration, described independently of any layout so that equal workloads are equal work.
-
-    ``rollouts`` are samples per device at one device. Weak scaling keeps them per device (N devices do
-    N times as many); strong scaling keeps them in all.
-    """
+    """One iteration, described independently of any layout so that equal workloads are equal work. ``rollouts`` are
+    samples on one device: weak scaling keeps them per device (N devices do N times as many), strong scaling in all."""
 
     name: str = Field(min_length=1, max_length=64)
     prompt_tokens: Annotated[

@@ -9,12 +9,12 @@ from pydantic import Field
 from suite.backends.registry import seat_of
 from suite.conduct.planning.prediction import Open
 from suite.spec.base import Frozen, Track, UsageError
-from suite.spec.catalogue import Preset, PresetPoint, find_device, find_ladder, find_size, find_workload, finder
+from suite.spec.catalogue import Preset, PresetPoint, find_device, find_ladder, find_size, find_workload
 from suite.spec.device import Precision
 from suite.spec.fields import Declaring, Later, chosen, declared
 from suite.spec.layout import Layout, LayoutChoices
 from suite.spec.manifest import Limits, Measure, Stopping
-from suite.spec.names import repeated
+from suite.spec.names import finder, repeated
 from suite.spec.shape import Shape
 from suite.spec.typed import MOST_RANKS
 from suite.spec.workload import Scaling, Workload
