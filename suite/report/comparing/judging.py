@@ -19,9 +19,6 @@ from suite.stats.moderated import Prior, mean_of, moderate, slow_runs
 from suite.stats.multiple import LEVEL, Family, one_sided, together, two_sided
 from suite.stats.rounds import InTurns, find_rounds, paired, starts_of
 
-#: Runs of the first and of the second side of one row.
-Sides = tuple[Sequence[RunSeconds], Sequence[RunSeconds]]
-
 
 @dataclass(frozen=True)
 class Judged:
@@ -89,7 +86,7 @@ def run_spread(error: float, degrees: float, runs: tuple[int, int]) -> tuple[flo
 
 
 def judge_together(
-    sides: Sequence[Sides],
+    sides: Sequence[tuple[Sequence[RunSeconds], Sequence[RunSeconds]]],
     reasons: Sequence[str | None],
     alike: Sequence[str],
     within: Mapping[int, LogDifference] = MappingProxyType({}),

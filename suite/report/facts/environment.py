@@ -100,11 +100,6 @@ def links_text(record: Record) -> str:
     return _counted(map(_gpu, gpus(record)))
 
 
-def adapters_text(record: Record) -> str:
-    """``8 x 400 Gb/s InfiniBand``: ports that are up; empty for none."""
-    return _counted(map(_adapter, active_adapters(record)))
-
-
 def link_kinds(record: Record) -> tuple[str, ...]:
     """Links of a device and adapters that are up, each kind once: equal for any number of ranks on one machine."""
     if inner(record.environment.worker, "topology") is None:
@@ -154,7 +149,7 @@ _READERS: tuple[tuple[str, FactKind, Reader], ...] = (
     ("hardware threads", "machine", worker("cpu", "threads")),
     ("host memory", "machine", in_gib("memory_bytes")),
     ("NVLinks", "machine", lambda record: "".join(link_kinds(record)[:1])),
-    ("network adapters", "machine", adapters_text),
+    ("network adapters", "machine", lambda record: _counted(map(_adapter, active_adapters(record)))),
     ("top clock", "machine", with_unit("MHz", "idle", "sm_clock_mhz_max")),
     ("power limit", "machine", with_unit("W", "idle", "power_limit_watts")),
     ("driver", "version", worker("driver")),

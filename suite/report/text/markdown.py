@@ -19,6 +19,14 @@ from suite.report.text.sections.around import DIGESTS
 from suite.spec.base import Frozen, UsageError
 
 REPORT_SCHEMA = "suite/report/1"
+#: The alternative text of a plot.
+_PICTURES = {
+    "throughput": "Samples per second by model size, one panel per rank count",
+    "predicted": "Predicted samples per second with their bands, and measured",
+    "scaling": "Scaling efficiency by rank count",
+    "phases": "Share of an iteration by phase",
+    "memory": "Peak memory against the theoretical floor",
+}
 #: The file beside the Markdown with all that few readers need.
 DETAILS = "details.md"
 
@@ -49,8 +57,8 @@ def brief(model: ReportModel) -> str:
 
 def of_part(part: Part, files: Mapping[str, str]) -> list[str]:
     shown = [_markdown(block, files) for block in part.blocks]
-    if part.picture and part.picture.name in files:
-        shown.insert(0, f"![{part.picture.text}]({quote(files[part.picture.name])})")
+    if part.picture in files:
+        shown.insert(0, f"![{_PICTURES[part.picture]}]({quote(files[part.picture])})")
     if part.is_folded:
         shown = ['<details markdown="1"><summary>Show</summary>', *shown, "</details>"]
     return [f"## {part.heading}", *shown] if part.heading else shown

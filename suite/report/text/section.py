@@ -46,22 +46,15 @@ class Pointers(NamedTuple):
 Block = str | Heading | Bullets | Listing | Pointers | Table
 
 
-class Picture(NamedTuple):
-    """A plot by its name in ``suite.report.plots``, and its alternative text."""
-
-    name: str
-    text: str
-
-
 @dataclass(frozen=True)
 class Section:
     """Empty blocks are dropped, and a section without blocks. ``heading``: None where it goes on under that of the one
-    before it. ``needs_rows``: not in a report without rows. ``is_folded``: it is looked up, not read. ``is_beside``:
-    the Markdown has it in a file of its own."""
+    before it. ``picture``: name in ``suite.report.plots``. ``needs_rows``: not in a report without rows. ``is_folded``:
+    it is looked up, not read. ``is_beside``: the Markdown has it in a file of its own."""
 
     heading: str | None
     blocks: Callable[[ReportModel], Iterable[Block]]
-    picture: Picture | None = None
+    picture: str = ""
     needs_rows: bool = True
     is_folded: bool = False
     is_beside: bool = False
@@ -71,7 +64,7 @@ class Section:
 class Part:
     heading: str
     blocks: tuple[Block, ...]
-    picture: Picture | None = None
+    picture: str = ""
     is_folded: bool = False
     is_beside: bool = False
 

@@ -2,30 +2,24 @@
 
 from suite.report.formatting.escape import prose
 from suite.report.formatting.numbers import few
-from suite.report.text.section import Picture, Section, bullets
+from suite.report.text.section import Section, bullets
 from suite.report.text.sections import around, costs, generation, imported, ranking, rates
-
-_RATES = Picture("throughput", "Samples per second by model size, one panel per rank count")
-_PREDICTED = Picture("predicted", "Predicted samples per second with their bands, and measured")
-_SCALING = Picture("scaling", "Scaling efficiency by rank count")
-_PHASES = Picture("phases", "Share of an iteration by phase")
-_MEMORY = Picture("memory", "Peak memory against the theoretical floor")
 
 BY_NAME: dict[str, Section] = {
     "ranking": Section("Ranking", ranking.ranked),
     "side_by_side": Section(None, ranking.side_by_side),
     "apart": Section(None, rates.alone),
-    "throughput": Section("Throughput", rates.throughput, _RATES),
-    "phases": Section("Phases", costs.phases, _PHASES),
+    "throughput": Section("Throughput", rates.throughput, "throughput"),
+    "phases": Section("Phases", costs.phases, "phases"),
     "without_scoring": Section(None, rates.without_scoring),
-    "scaling": Section("Scaling", rates.scaling, _SCALING),
-    "memory": Section("Memory", costs.memory, _MEMORY),
+    "scaling": Section("Scaling", rates.scaling, "scaling"),
+    "memory": Section("Memory", costs.memory, "memory"),
     "energy": Section("Energy", costs.energy, is_beside=True),
     "failures": Section("Failures", rates.failures),
     "imported": Section("Imported, not measured here", imported.imported_rows, needs_rows=False),
     "generation": Section("Generation and weight sync", generation.generation, is_beside=True),
     "asynchronous": Section("Asynchronous trainers", generation.asynchronous, is_beside=True),
-    "predicted": Section("Predicted and measured", rates.predicted, _PREDICTED, is_beside=True),
+    "predicted": Section("Predicted and measured", rates.predicted, "predicted", is_beside=True),
     "memory_by_phase": Section("Memory by phase", costs.memory_by_phase, is_beside=True),
     "lengths": Section("Lengths and padding", generation.lengths, is_beside=True),
     "network": Section("Network", around.network, is_beside=True),
