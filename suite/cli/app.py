@@ -79,41 +79,22 @@ class GroupedCommand(TyperCommand):
         rest = super().parse_args(ctx, [*words])
         if ctx.resilient_parsing:
             return rest
-        from suite.cli.exits import complain
+        from suite.cli.command import complain
 
-        has_files = ctx.params.get(OPTIONS_FILE) or "site" in ctx.params or os.path.isfile(DEFAULTS)
+        more: list[str] = []
         try:
-            more = self._words_of_files(ctx) if has_files else []
-            refuse_no_folder([*more, *words])
+            if ctx.params.get(OPTIONS_FILE) or "site" in ctx.params or os.path.isfile(DEFAULTS):
+                from suite.cli.options.options_file import words_of_files
+
+                more = words_of_files(self, ctx)
+            if "--runs=" in (typed := [*more, *words]) or ("--runs", "") in pairwise(typed):
+                raise UsageError("--runs '' names no folder; name one, or leave it out")
         except UsageError as error:
             raise typer.Exit(complain(str(error), as_json=bool(ctx.params.get("as_json")))) from error
         if not more:
             return rest
         ctx.params.clear()
         return super().parse_args(ctx, [*more, *words])
-
-    def _words_of_files(self, ctx: Any) -> list[str]:
-        """The options of the folder's defaults, of the cluster's site and of a plan, in this order; of each those that
-        neither a later one nor the command line has. Raises UsageError."""
-        from suite.cli.options.options_file import default_words, read_options, words_of
-        from suite.cli.options.site import site_words
-
-        given = {
-            name for name in ctx.params if (source := ctx.get_parameter_source(name)) and source.name == "COMMANDLINE"
-        }
-        path = ctx.params.get(OPTIONS_FILE)
-        plan = words_of(str(path), read_options(path, "a file of options"), self.params, given) if path else []
-        site = site_words(ctx, self.name or "", given) if "site" in ctx.params else []
-        usual: list[str] = []
-        if os.path.isfile(DEFAULTS):
-            named = {word.partition("=")[0] for word in (*plan, *site)}
-            given |= {param.name for param in self.params if named.intersection((*param.opts, *param.secondary_opts))}
-            allowed = [param for param in self.params if param.name != "yes"]  # consent is typed
-            usual = default_words(DEFAULTS, COMMANDS, ctx.command_path.split()[1:], allowed, given)
-            if ctx.params.get("verbose"):
-                options = ", ".join(word.partition("=")[0] for word in usual)
-                say(f"from {DEFAULTS}: {options or 'nothing'}", err=True)
-        return [*usual, *site, *plan]
 
     def get_params(self, ctx: Any) -> list[Any]:
         """With ``--help-all`` where help does not show every option."""
@@ -236,12 +217,6 @@ def todays_options(words: list[str]) -> list[str]:
     return found
 
 
-def refuse_no_folder(words: list[str]) -> None:
-    """Raises UsageError for a results folder without a name, which a path of nothing would have be the working one."""
-    if "--runs=" in words or ("--runs", "") in pairwise(words):
-        raise UsageError("--runs '' names no folder; name one, or leave it out")
-
-
 def _tell(old: str, new: str) -> None:
     note(f"note: {old} is now {new}; the old spelling ends with the next release")
 
@@ -271,7 +246,7 @@ class Commands(TyperGroup):
         words = sys.argv[1:] if args is None else args
         if not settings.get("standalone_mode", True) or "--json" not in words:
             return super().main(args, *more, **settings)
-        from suite.cli.exits import print_error
+        from suite.cli.command import print_error
 
         try:
             code = super().main(args, *more, **{**settings, "standalone_mode": False})

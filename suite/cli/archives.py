@@ -11,10 +11,9 @@ from suite.bundle.archive.opening import read_archive, unpack_archive, unpacked_
 from suite.bundle.archive.packing import Packed, Packing
 from suite.bundle.archive.packing import pack as packed
 from suite.bundle.archive.signature import check
-from suite.cli.exits import DONE, GATE_NOT_MET, command
-from suite.cli.options.declare import argument, flag, option
-from suite.cli.options.reading import STANDARD_OUTPUT, print_json, written_to
-from suite.spec.terminal import UsageError, printable, say
+from suite.cli.command import DONE, GATE_NOT_MET, answer, argument, command, flag, option
+from suite.cli.options.reading import STANDARD_OUTPUT, written_to
+from suite.spec.terminal import UsageError, printable
 
 AllowedSigners = Annotated[
     Path | None,
@@ -62,13 +61,15 @@ def pack(
         done = packed(folder, path, how)
     if output == STANDARD_OUTPUT:
         return
-    if as_json:
-        index = done.index.model_dump(mode="json", by_alias=True, exclude={"files"})
-        facts = {"bytes": done.bytes, "files": len(done.index.files), "signed": done.is_signed}
-        print_json({"archive": str(output), "index_sha256": done.index_sha256, **facts, **index})
-        return
-    for line in _told(done, output):
-        say(printable(line))
+    index = done.index.model_dump(mode="json", by_alias=True, exclude={"files"})
+    facts = {"bytes": done.bytes, "files": len(done.index.files), "signed": done.is_signed, **index}
+    facts = {"archive": str(output), "index_sha256": done.index_sha256, **facts}
+    answer(as_json, facts, map(printable, _told(done, output)))
+
+
+def indented(line: str) -> str:
+    """A line of ``archive_lines``, or of a bundle in an archive, as a terminal shows it."""
+    return f"{'    ' * line.startswith(' ')}{printable(line)}"
 
 
 def _told(done: Packed, output: Path) -> Iterator[str]:
@@ -106,10 +107,7 @@ def unpack(
         refused = signature.outcome == "bad signature" or (allowed_signers and signature.outcome != "signed")
         if not refused:
             unpack_archive(reader, target)
-    if as_json:
-        print_json({**archive_facts(*about), "folder": None if refused else str(target)})
-    else:
-        for line in archive_lines(*about):
-            say(printable(line) if not line.startswith(" ") else f"    {printable(line)}")
-        say(printable("not unpacked" if refused else f"unpacked to {target}; its results are {target / 'runs'}"))
+    end = "not unpacked" if refused else f"unpacked to {target}; its results are {target / 'runs'}"
+    facts = {**archive_facts(*about), "folder": None if refused else str(target)}
+    answer(as_json, facts, map(indented, (*archive_lines(*about), end)))
     return GATE_NOT_MET if refused else DONE

@@ -2,9 +2,8 @@
 
 from suite.backends.registry import backends as known
 from suite.backends.registry import read_interpreters
-from suite.cli.exits import command
-from suite.cli.options.declare import flag
-from suite.cli.options.reading import Python, print_json
+from suite.cli.command import command, flag, print_json
+from suite.cli.options.reading import Python
 from suite.launch.probe import stack_versions
 from suite.spec.terminal import say
 from suite.spec.width import terminal_columns, wrapped

@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from suite.cli.exits import DONE, GATE_NOT_MET, UNDECIDED, command
-from suite.cli.options.declare import argument, flag, option
-from suite.cli.options.reading import print_json, without_collector
+from suite.cli.command import DONE, GATE_NOT_MET, UNDECIDED, argument, command, flag, option, print_json
+from suite.cli.options.reading import without_collector
 from suite.report.compare import by_environment, compare_entries, left_out, notes
 from suite.report.comparing.gate import check_gate, hold_to
 from suite.report.facts.suspect import takes_suspect

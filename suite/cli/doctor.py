@@ -3,9 +3,8 @@
 from pathlib import Path
 
 from suite.backends.registry import read_interpreters
-from suite.cli.exits import DONE, GATE_NOT_MET, command
-from suite.cli.options.declare import flag, option
-from suite.cli.options.reading import Python, print_json
+from suite.cli.command import DONE, GATE_NOT_MET, command, flag, option, print_json
+from suite.cli.options.reading import Python
 from suite.conduct.doctor.examine import commands_to_install, examine, print_diagnosis
 from suite.spec.terminal import say
 from suite.spec.width import terminal_columns

@@ -2,11 +2,10 @@
 
 from pathlib import Path
 
-from suite.cli.exits import command
-from suite.cli.options.declare import argument, flag, option
-from suite.cli.options.reading import STANDARD_OUTPUT, print_json, without_collector, written_to
+from suite.cli.command import answer, argument, command, flag, option
+from suite.cli.options.reading import STANDARD_OUTPUT, without_collector, written_to
 from suite.export.export import export_file, export_to
-from suite.spec.terminal import UsageError, note, printable, say
+from suite.spec.terminal import UsageError, note, printable
 
 
 @command
@@ -42,10 +41,7 @@ def export(
         else:
             with written_to(output, ".csv", as_json) as path:
                 done = export_file(runs, path, table)
-    if as_json:
-        print_json(done.as_json())
-        return
-    for line in done.warnings:
+    for line in () if as_json else done.warnings:
         note(line)
-    if output != STANDARD_OUTPUT:
-        say(printable(f"wrote {done.path}: {done.summary}"))
+    wrote = [] if output == STANDARD_OUTPUT else [printable(f"wrote {done.path}: {done.summary}")]
+    answer(as_json, done.as_json(), wrote)

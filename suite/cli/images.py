@@ -6,9 +6,19 @@ from textwrap import shorten
 
 from suite.backends.registry import read_interpreters
 from suite.bundle.files import replace_atomically
-from suite.cli.exits import BAD_USAGE, DONE, GATE_NOT_MET, RUN_FAILED, command, complain
-from suite.cli.options.declare import argument, flag, option
-from suite.cli.options.reading import Python, print_json, require_place
+from suite.cli.command import (
+    DONE,
+    GATE_NOT_MET,
+    RUN_FAILED,
+    answer,
+    argument,
+    command,
+    complain,
+    flag,
+    option,
+    print_json,
+)
+from suite.cli.options.reading import Python, require_place
 from suite.conduct.cluster.image_file import file_digest
 from suite.images.build import BuildChoices, BuildFailed, build_image, pin_for_compose
 from suite.images.check import check_image
@@ -19,7 +29,7 @@ from suite.images.show import print_answers, print_built, print_differences, pri
 from suite.images.wheelhouse import fill_wheelhouse
 from suite.launch.docker.connection import connect
 from suite.spec.images import bases, find_image, images
-from suite.spec.terminal import UsageError, say
+from suite.spec.terminal import UsageError, say, say_lines
 from suite.spec.typed import pairs
 from suite.spec.version import suite_version
 
@@ -54,8 +64,7 @@ def build(
     as_json: bool = flag("print as JSON", "--json"),
 ) -> int:
     """Build an image from this checkout."""
-    image = find_image(name)
-    arguments = pairs("--build-arg", build_arg or ())
+    image, arguments = find_image(name), pairs("--build-arg", build_arg or ())
     choices = BuildChoices(base_image, cpu, without_trlx, offline, target, tag, no_cache, arguments)
     project, runtime = Project.of(checkout), connect()
     try:
@@ -83,10 +92,7 @@ def wheelhouse(
     """Download what a CPU build of an image needs into build/image, so that the build needs no network."""
     folder = fill_wheelhouse(Project.of(checkout), find_image(name))
     wheels = sorted(path.name for path in folder.glob("*.whl"))
-    if as_json:
-        print_json({"folder": str(folder), "wheels": wheels})
-    else:
-        say(f"{len(wheels)} wheels in {folder}")
+    answer(as_json, {"folder": str(folder), "wheels": wheels}, [f"{len(wheels)} wheels in {folder}"])
 
 
 @command
@@ -113,10 +119,9 @@ def lock(
         print_json({"bases": told, "changed": [str(path) for path in changed]})
     else:
         print_answers(answers)
-        for path in changed:
-            say(f"wrote {path}")
+        say_lines(f"wrote {path}" for path in changed)
     if all(answer.verdict == "unknown" for answer in answers):
-        return complain("no registry could be asked: the digests are neither confirmed nor refuted", BAD_USAGE)
+        return complain("no registry could be asked: the digests are neither confirmed nor refuted")
     return GATE_NOT_MET if not update and any(answer.verdict == "differs" for answer in answers) else DONE
 
 

@@ -7,9 +7,8 @@ from typing import get_args
 from suite.bundle.imported.record import MARK, Told
 from suite.bundle.imported.store import import_log as imported
 from suite.bundle.imported.timers import Tool
-from suite.cli.exits import command
-from suite.cli.options.declare import argument, flag, option
-from suite.cli.options.reading import checked, print_json
+from suite.cli.command import argument, command, flag, option, print_json
+from suite.cli.options.reading import checked
 from suite.report.formatting.numbers import counted, number
 from suite.spec.names import nearest
 from suite.spec.terminal import UsageError, note, printable, say

@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from suite.cli.exits import command
-from suite.cli.options.declare import argument, flag, option, runs_of_any_kind
+from suite.cli.command import argument, command, flag, option, runs_of_any_kind
 from suite.conduct.cluster.logs import find_log, follow_log
 from suite.launch.stream import shown
 from suite.spec.terminal import UsageError, note, say

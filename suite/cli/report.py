@@ -5,10 +5,9 @@ from typing import Any
 
 from suite.bundle.archive.opening import opened
 from suite.bundle.walk import find_studies
-from suite.cli.exits import command, until_end
+from suite.cli.command import argument, command, flag, option, print_json, until_end
 from suite.cli.options.check import warn
-from suite.cli.options.declare import argument, flag, option
-from suite.cli.options.reading import STANDARD_OUTPUT, print_json, without_collector, written_to
+from suite.cli.options.reading import STANDARD_OUTPUT, without_collector, written_to
 from suite.report.facts.model import build
 from suite.report.reading import read_entries
 from suite.report.terminal import print_answer, print_headline, print_imported

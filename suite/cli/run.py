@@ -5,11 +5,10 @@ from pathlib import Path
 
 import typer
 
-from suite.cli.exits import DONE, INTERRUPTED, RUN_FAILED, command
+from suite.cli.command import DONE, INTERRUPTED, RUN_FAILED, argument, command, flag, group, option, print_json
 from suite.cli.options.check import refuse, show_plan, still_to_do, tell_of_turns, turning_here, warn
-from suite.cli.options.declare import argument, flag, group, option
 from suite.cli.options.launchers import Device, Where
-from suite.cli.options.reading import print_json, rank_counts, seconds
+from suite.cli.options.reading import rank_counts, seconds
 from suite.cli.options.work import Names, Work
 from suite.conduct.planning.machine import require_other_stacks
 from suite.conduct.planning.plan import make_joint_plan

@@ -8,9 +8,8 @@ from suite.bundle.imported.store import is_run
 from suite.bundle.removing import removable
 from suite.bundle.removing import remove as remove_bundle
 from suite.bundle.tags import change_tags, check_tags, tags_of
-from suite.cli.exits import DONE, command
-from suite.cli.options.declare import argument, flag, option, runs_of_any_kind
-from suite.cli.options.reading import confirmed, print_json, without_collector
+from suite.cli.command import DONE, answer, argument, command, flag, option, print_json, runs_of_any_kind
+from suite.cli.options.reading import agreed, without_collector
 from suite.report.formatting.numbers import counted
 from suite.report.listing import STATUSES, Wanted, ordered, read_listing
 from suite.spec.names import SAFE_ID, nearest
@@ -100,7 +99,7 @@ def tag(
     remove: list[str] | None = option("take it; can be repeated", metavar="TAG"),
     runs: Path = option("results folder in which runs are looked for by their ids", Path("runs")),
     as_json: bool = flag("print as JSON", "--json"),
-) -> int:
+) -> None:
     """Give runs tags, take tags from them, or show the tags they have.
 
     Tags are kept beside the bundles, in .tags, so that neither a bundle nor its digest changes.
@@ -112,12 +111,8 @@ def tag(
     bundles = [_bundle(runs, each) for each in run]
     change = bool(adding or removing)
     found = {path.name: change_tags(path, adding, removing) if change else tags_of(path) for path in bundles}
-    if as_json:
-        print_json([{"run": name, "tags": list(tags)} for name, tags in found.items()])
-        return DONE
-    for name, tags in found.items():
-        say(printable(f"{name}: {' '.join(tags) or 'no tags'}"))
-    return DONE
+    facts = [{"run": name, "tags": list(tags)} for name, tags in found.items()]
+    answer(as_json, facts, [printable(f"{name}: {' '.join(tags) or 'no tags'}") for name, tags in found.items()])
 
 
 @command
@@ -133,24 +128,15 @@ def remove(
     """
     found = list({str(path): removable(path) for path in (_bundle(runs, each) for each in run)}.values())
     total = sum(one.bytes for one in found)
-    if not as_json:
-        for one in found:
-            say(printable(f"{one.bundle.path}: {counted(one.files, 'file')}, {one.bytes / 2**20:.1f} MiB"))
-    removed = yes or not as_json
-    if removed and not yes:
-        question = f"remove {counted(len(found), 'run')}, {total / 2**20:.1f} MiB, for good?"
-        if not confirmed(question):
-            raise UsageError("nothing was removed; --yes removes without asking")
-    for one in found if removed else []:
+    for one in () if as_json else found:
+        say(printable(f"{one.bundle.path}: {counted(one.files, 'file')}, {one.bytes / 2**20:.1f} MiB"))
+    removed = agreed(f"remove {counted(len(found), 'run')}, {total / 2**20:.1f} MiB, for good?", yes, as_json)
+    for one in found if removed else ():
         remove_bundle(one)
-    if as_json:
-        runs_removed = [
-            {"path": str(one.bundle.path), "run": one.bundle.id, "files": one.files, "bytes": one.bytes}
-            for one in found
-        ]
-        print_json({"runs": runs_removed, "bytes": total, "removed": removed})
-    else:
-        say(f"removed {counted(len(found), 'run')}")
+    facts = [
+        {"path": str(one.bundle.path), "run": one.bundle.id, "files": one.files, "bytes": one.bytes} for one in found
+    ]
+    answer(as_json, {"runs": facts, "bytes": total, "removed": removed}, [f"removed {counted(len(found), 'run')}"])
     return DONE
 
 

@@ -1,9 +1,6 @@
 """`suite schema`: the forms of the files that the suite writes, for other programs."""
 
-from suite.cli.exits import command
-from suite.cli.options.declare import argument, flag
-from suite.cli.options.reading import print_json
-from suite.spec.terminal import say
+from suite.cli.command import answer, argument, command, flag, print_json
 
 
 @command
@@ -23,8 +20,5 @@ def schema(
         print_json(parsed(name))
         return
     found = {each: parsed(each) for each in schema_names()}
-    if as_json:
-        print_json([{"name": each, "id": body.get("$id"), "title": body.get("title")} for each, body in found.items()])
-        return
-    for each, body in found.items():
-        say(f"{each:<12} {body.get('title', '')}")
+    facts = [{"name": each, "id": body.get("$id"), "title": body.get("title")} for each, body in found.items()]
+    answer(as_json, facts, [f"{each:<12} {body.get('title', '')}" for each, body in found.items()])

@@ -2,11 +2,10 @@
 
 from pathlib import Path
 
-from suite.cli.exits import command
-from suite.cli.options.declare import argument, flag, option
-from suite.cli.options.reading import print_json, without_collector
+from suite.cli.command import answer, argument, command, flag, option
+from suite.cli.options.reading import without_collector
 from suite.report.site.output import checked_url, write_site
-from suite.spec.terminal import note, say_lines
+from suite.spec.terminal import note
 
 
 @command
@@ -30,9 +29,6 @@ def site(
     address = None if url is None else checked_url(url)
     with without_collector():
         done = write_site(folder, results or [], title, address)
-    if as_json:
-        print_json(done.as_json())
-        return
-    say_lines(done.lines())
-    for line in done.warnings():
+    answer(as_json, done.as_json(), done.lines())
+    for line in () if as_json else done.warnings():
         note(line)

@@ -2,9 +2,7 @@
 
 from typing import Any
 
-from suite.cli.exits import command
-from suite.cli.options.declare import flag, option
-from suite.cli.options.reading import print_json
+from suite.cli.command import command, flag, option, print_json
 from suite.cli.saved_help import content_width
 from suite.spec.catalogue import find_ladder, find_size, ladders, presets
 from suite.spec.shape import Shape

@@ -3,10 +3,9 @@
 from pathlib import Path
 from shlex import quote
 
-from suite.cli.exits import DONE, INTERRUPTED, command
-from suite.cli.options.declare import flag, option
+from suite.cli.command import DONE, INTERRUPTED, command, flag, option, print_json
 from suite.cli.options.launchers import Device, Where
-from suite.cli.options.reading import print_json, rank_counts, seconds
+from suite.cli.options.reading import rank_counts, seconds
 from suite.cli.options.work import Names, Work
 from suite.spec.terminal import UsageError, say, say_lines
 

@@ -14,11 +14,9 @@ from suite.bundle.imported.record import MARK
 from suite.bundle.imported.store import ImportFolder, find_all, verify_import
 from suite.bundle.store import Bundle
 from suite.bundle.verify import Verification, verify_all
-from suite.cli.archives import AllowedSigners
-from suite.cli.exits import BAD_USAGE, DONE, GATE_NOT_MET, command
-from suite.cli.options.declare import argument, flag, option
-from suite.cli.options.reading import print_json
-from suite.spec.terminal import UsageError, printable, say
+from suite.cli.archives import AllowedSigners, indented
+from suite.cli.command import BAD_USAGE, DONE, GATE_NOT_MET, answer, argument, command, flag, option
+from suite.spec.terminal import UsageError, say
 from suite.spec.width import terminal_columns, wrapped
 from suite.tune.check import StudyFile, verify_studies
 
@@ -61,21 +59,17 @@ def verify(
         # null where one has none
         whole = digest_of_all(digests) if len(digests) == len(checked) else None
         studies = verify_studies(places.folders)
-        if as_json:
-            print_json([_facts(bundle, result, places, signatures) for bundle, result in (*checked, *studies)])
-        else:
-            archives = [
-                line
-                for each in places.archives
-                for line in archive_lines(each.name, each.index, each.index_sha256, signatures[each.name])
-            ]
-            told = [*_details([*checked, *studies]), _summary([result for _, result in checked], "bundle", "bundles")]
-            if studies:
-                told.append(_summary([result for _, result in studies], "study", "studies"))
-            for line in (*archives, *told):
-                shown = printable(places.shown(line))
-                say(shown if not line.startswith(" ") else f"    {shown}")
-    statuses = {result.status for _, result in (*checked, *studies)}
+        both = [*checked, *studies]
+        told = [
+            line
+            for each in places.archives
+            for line in archive_lines(each.name, each.index, each.index_sha256, signatures[each.name])
+        ]
+        told += [*_details(both), _summary(checked, "bundle", "bundles")]
+        told += [_summary(studies, "study", "studies")] if studies else []
+        facts = [_facts(bundle, result, places, signatures) for bundle, result in both] if as_json else ()
+        answer(as_json, facts, (indented(places.shown(line)) for line in told))
+    statuses = {result.status for _, result in both}
     if not as_json and "equal" in statuses and wanted is None and not signatures:
         say("\n".join(wrapped(_WHO_WROTE, terminal_columns(sys.stderr), rest="  ")), err=True)
     say(_digest_line(whole, wanted), err=as_json)
@@ -96,8 +90,8 @@ def _signatures(places: Opened, allowed: Path | None) -> dict[str, Signature]:
 def _facts(bundle: Run, result: Verification, places: Opened, signatures: dict[str, Signature]) -> dict[str, Any]:
     """Of a bundle of an archive with what is known of that."""
     facts = {"bundle": places.shown(str(bundle.path)), **result.model_dump(mode="json")}
-    if mark := _mark(bundle):
-        facts["mark"] = mark
+    if isinstance(bundle, ImportFolder):
+        facts["mark"] = MARK
     archive = places.archive_of(bundle.path)
     if archive is None:
         return facts
@@ -113,12 +107,12 @@ def _details(checked: Sequence[Checked]) -> Iterator[str]:
     by_status: dict[str, list[Checked]] = {}
     for pair in checked:
         by_status.setdefault(pair[1].status, []).append(pair)
+    if len(checked) > _ALL:
+        by_status.pop("equal", None)
     for status, pairs in by_status.items():
-        if status == "equal" and len(checked) > _ALL:
-            continue
         for bundle, result in pairs[:_BUNDLES]:
-            mark = _mark(bundle)
-            yield f"{bundle.path}: {status}" + (f" ({mark})" if mark else "")
+            mark = f" ({MARK})" if isinstance(bundle, ImportFolder) else ""
+            yield f"{bundle.path}: {status}{mark}"
             lines = [*(finding.line() for finding in result.findings), *result.differences]
             yield from (f" {line}" for line in lines[:_LINES])
             if len(lines) > _LINES:
@@ -127,17 +121,12 @@ def _details(checked: Sequence[Checked]) -> Iterator[str]:
             yield f"and {len(pairs) - _BUNDLES} more bundles: {status} (--json has them)"
 
 
-def _mark(bundle: Run) -> str:
-    """What must be known of an import wherever it is named; empty for a bundle."""
-    return MARK if isinstance(bundle, ImportFolder) else ""
-
-
-def _summary(results: Sequence[Verification], one: str, several: str) -> str:
+def _summary(checked: Sequence[Checked], one: str, several: str) -> str:
     """How many bundles, or studies, of each status, and how often each finding."""
-    statuses = Counter(result.status for result in results).most_common()
-    names = Counter(finding.name for result in results for finding in result.findings).most_common()
+    statuses = Counter(result.status for _, result in checked).most_common()
+    names = Counter(finding.name for _, result in checked for finding in result.findings).most_common()
     counts = [", ".join(f"{count} {name}" for name, count in each) for each in (statuses, names)]
-    text = f"{len(results)} {one if len(results) == 1 else several}: {counts[0]}"
+    text = f"{len(checked)} {one if len(checked) == 1 else several}: {counts[0]}"
     return f"{text}; findings: {counts[1]}" if names else text
 
 

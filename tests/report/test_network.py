@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from suite.cli.options.handing_over import HandingOver, tell_network
+from suite.cli.submit import HandingOver, tell_network
 from suite.conduct.cluster.smoke import smoke_plan, smoke_root
 from suite.conduct.cluster.to_do import ToDo
 from suite.launch.cluster.launcher import NodeSetup

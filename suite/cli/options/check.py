@@ -5,8 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from suite.cli.exits import DONE
-from suite.cli.options.reading import print_json
+from suite.cli.command import DONE, print_json
 from suite.cli.options.work import Work
 from suite.conduct.planning.machine import Machine
 from suite.conduct.planning.plan import Plan

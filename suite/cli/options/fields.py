@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from suite.cli.options.declare import option
+from suite.cli.command import option
 from suite.cli.options.reading import checked
 from suite.spec.fields import Declared, declared, switched_on
 from suite.spec.layout import Layout

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from suite.backends.registry import read_interpreters
-from suite.cli.options.declare import flag, group, option, words
+from suite.cli.command import flag, group, option
 from suite.cli.options.fields import option_group, option_of, settings_of
 from suite.cli.options.reading import Python
 from suite.conduct.planning.machine import Machine, look_at_machine, measured_with
@@ -26,7 +26,7 @@ Device = Annotated[
         envvar="SUITE_DEVICE",
         metavar="auto|cpu|cuda",
         help="what ranks compute on [default: auto, or cuda for a preset for GPUs]",
-        autocompletion=words("auto", "cpu", "cuda"),
+        autocompletion=lambda: ["auto", "cpu", "cuda"],
         rich_help_panel="Where it runs",
     ),
 ]
@@ -38,8 +38,7 @@ class Choice:
     """Which launcher starts the runs, the interpreter that holds the stack, and how ranks of this machine start."""
 
     launcher: str = option(
-        "local, or docker: a container for each run; of suite rerun also slurm and kubernetes",
-        LOCAL,
+        "local, or docker: a container for each run; of suite rerun also slurm and kubernetes", LOCAL
     )
     python: Python = None
     require_idle: bool = flag("refuse to measure where something else uses the GPUs or CPUs")

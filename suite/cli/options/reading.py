@@ -2,7 +2,7 @@
 
 import gc
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from suite.spec.terminal import UsageError, say
-from suite.spec.typed import MOST, MOST_RANKS, first_beyond, shown, whole
+from suite.spec.typed import MOST_RANKS, shown, whole
 from suite.spec.typed import seconds as seconds
 
 #: `--python` of every command that starts a stack or asks one; an image sets the variable to its own stack
@@ -31,18 +31,8 @@ def rank_counts(texts: Sequence[str], most: int) -> tuple[int, ...]:
     for text in texts:
         if text != "all" and not text.isdecimal():
             raise UsageError(f"--ranks is a number or all, not {shown(text)}")
-        if text == "0":
-            raise UsageError("--ranks is at least 1, not 0")
         counts.append(most if text == "all" else whole("--ranks", text, MOST_RANKS))
     return tuple(counts)
-
-
-def check_numbers(given: Mapping[str, Any]) -> None:
-    """Raises UsageError for a number among the options that is not finite or beyond any machine."""
-    for name, value in given.items():
-        for number in value if isinstance(value, (list, tuple)) else (value,):
-            if first_beyond(number) is not None:
-                raise UsageError(f"--{name.replace('_', '-')} is a number up to {MOST:,}, not {shown(str(number))}")
 
 
 def checked(make: Callable[[], Any]) -> Any:
@@ -94,13 +84,11 @@ def confirmed(question: str) -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def print_json(value: Any) -> None:
-    """Facts for a program: indented, sorted keys, and no NaN."""
-    import json
-
-    json.dump(value, sys.stdout, indent=2, sort_keys=True, allow_nan=False)
-    sys.stdout.write("\n")
-    sys.stdout.flush()
+def agreed(question: str, yes: bool, as_json: bool) -> bool:
+    """Whether to remove what was listed; JSON asks nobody. Raises UsageError where the answer was no."""
+    if not yes and not as_json and not confirmed(question):
+        raise UsageError("nothing was removed; --yes removes without asking")
+    return yes or not as_json
 
 
 STANDARD_OUTPUT = Path("-")
@@ -127,27 +115,6 @@ def require_place(option: str, path: Path | None) -> None:
     """Raises UsageError, before anything is computed for it, for a file that could not be written."""
     if path is None or path.is_file():
         return
-    if path.is_dir():
-        raise UsageError(f"{option} {path} cannot be written: it is a folder")
-    if not path.parent.is_dir():
-        raise UsageError(f"{option} {path} cannot be written: there is no folder {path.parent}")
-    if path.exists():
-        raise UsageError(f"{option} {path} cannot be written: it is not a regular file")
-
-
-_NAMED = 3
-
-
-def unpacked_path(path: Path) -> Path:
-    """A bundle as it is, or unpacked until the command ends. Raises UsageError where an archive has several."""
-    from suite.bundle.archive.opening import opened
-    from suite.cli.exits import until_end
-
-    places = until_end(opened([path]))
-    found = places.folders[0]
-    if places.archives and not (found / "manifest.json").is_file():
-        runs = places.archives[0].index.runs
-        named = ", ".join(f"{places.archives[0].name}:{run.path}" for run in runs[:_NAMED])
-        more = f" and {len(runs) - _NAMED} more" if len(runs) > _NAMED else ""
-        raise UsageError(f"{path} holds {len(runs)} runs; name the one to run again: {named}{more}")
-    return found
+    if path.exists() or not path.parent.is_dir():
+        why = "it is not a regular file" if path.exists() else f"there is no folder {path.parent}"
+        raise UsageError(f"{option} {path} cannot be written: {why}")

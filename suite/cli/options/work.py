@@ -7,7 +7,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, cast
 
-from suite.cli.options.declare import flag, group, option
+from suite.cli.command import flag, group, option
 from suite.cli.options.fields import LAYOUT, WORK, LayoutOptions, WorkloadOptions, layouts_asked, workload_changes
 from suite.cli.options.reading import checked, seconds
 from suite.conduct.planning.machine import Machine
@@ -25,11 +25,9 @@ class What:
     """What is measured; the fields of workload and layout follow from their declarations."""
 
     preset: str | None = option(
-        "a whole measurement, such as ladder or grpo-8b (`suite sizes`); other options override the preset's",
+        "a whole measurement, such as ladder or grpo-8b (`suite sizes`); other options override the preset's"
     )
-    backend: Names = option(
-        "backend; repeat for several [default: deepspeed and megatron, or the preset's]",
-    )
+    backend: Names = option("backend; repeat for several [default: deepspeed and megatron, or the preset's]")
     size: Names = option("model size; repeat for several (see `suite sizes`)")
     ladder: str | None = option("all sizes of a ladder, e.g. cpu, true, trlx")
     shape: list[Path] | None = option("shape file: YAML, or a Hugging Face config.json")
@@ -38,8 +36,7 @@ class What:
     )
     scaling: Names = option("weak (samples per device fixed) or strong (in all); repeat for both [default: weak]")
     layout: Names = option(
-        "options of this heading that go together, as tp=2,zero=3,no-packing; repeat to compare layouts",
-        panel=LAYOUT,
+        "options of this heading that go together, as tp=2,zero=3,no-packing; repeat to compare layouts", panel=LAYOUT
     )
 
 

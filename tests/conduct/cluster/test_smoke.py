@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from suite.cli.options.handing_over import HandingOver
+from suite.cli.submit import HandingOver
 from suite.conduct.cluster.machine import ClusterMachine, cluster_machine, plan_again, require_layout
 from suite.conduct.cluster.smoke import smoke_plan, smoke_root
 from suite.conduct.cluster.to_do import ToDo
