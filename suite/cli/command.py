@@ -8,7 +8,7 @@ import json
 import signal
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, ExitStack, suppress
+from contextlib import suppress
 from dataclasses import Field, dataclass, field, fields, is_dataclass
 from importlib import import_module
 from pathlib import Path
@@ -21,10 +21,7 @@ from suite.spec.terminal import UsageError, detail, printable, say_lines, tell
 from suite.spec.typed import MOST, first_beyond, shown
 
 Options = TypeVar("Options")
-Held = TypeVar("Held")
 _LONGEST_LINE = 8000
-#: Of the command that is being run, what it gives back at its end.
-_held: list[ExitStack] = []
 ERROR_SCHEMA = "suite/error/1"
 DONE, RUN_FAILED, BAD_USAGE, GATE_NOT_MET, UNDECIDED = range(5)
 
@@ -77,11 +74,8 @@ def command(function: Callable[..., int | None]) -> Callable[..., None]:
         tell("everything" if verbose else "errors" if quiet else "notes")
         as_json = bool(kwargs.get("as_json"))
         try:
-            with ExitStack() as held:
-                _held.append(held)
-                held.callback(_held.pop)
-                check_numbers(kwargs)
-                code = function(**in_groups(function, kwargs)) or DONE
+            check_numbers(kwargs)
+            code = function(**in_groups(function, kwargs)) or DONE
         except KeyboardInterrupt:
             code = complain("interrupted; what was measured is kept", INTERRUPTED, as_json)
         except OSError as error:
@@ -148,11 +142,6 @@ def check_numbers(given: Mapping[str, Any]) -> None:
         for number in value if isinstance(value, (list, tuple)) else (value,):
             if first_beyond(number) is not None:
                 raise UsageError(f"--{name.replace('_', '-')} is a number up to {MOST:,}, not {shown(str(number))}")
-
-
-def until_end(context: AbstractContextManager[Held]) -> Held:
-    """Enter a context of the command that is being run, which ends with it."""
-    return _held[-1].enter_context(context)
 
 
 def print_json(value: Any) -> None:

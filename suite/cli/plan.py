@@ -1,7 +1,7 @@
 """`suite plan`: will it fit, how fast will it be, what will it cost - before any device is booked."""
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +43,8 @@ class What:
 
 
 @group("Work")
-class Manner:
-    """How samples are generated and put into batches."""
+class Work(WorkloadOptions, What):
+    """And how samples are generated and put into batches; the fields of the workload follow from their declarations."""
 
     generation: str | None = option(
         "the training stack's own loop, or vLLM [default: hf; vllm where a placement is searched]", metavar="hf|vllm"
@@ -55,11 +55,6 @@ class Manner:
     fp8: bool = flag("train, and generate with vLLM, in fp8")
     reward_seconds: float = option("of each sample's reward or verifier, one after another", 0.0, min=0, max=86400)
     tool_seconds: float = option("that a sample waits for tools, in all of its turns", 0.0, min=0, max=86400)
-
-
-@dataclass(frozen=True)
-class Work(Manner, WorkloadOptions, What):
-    """All that says what is planned; the fields of the workload follow from their declarations."""
 
 
 @group("Where it runs")

@@ -3,9 +3,11 @@
 from pathlib import Path
 from typing import Any
 
+import typer
+
 from suite.bundle.archive.opening import opened
 from suite.bundle.walk import find_studies
-from suite.cli.command import argument, command, flag, option, print_json, until_end
+from suite.cli.command import argument, command, flag, option, print_json
 from suite.cli.options.check import warn
 from suite.cli.options.reading import STANDARD_OUTPUT, without_collector, written_to
 from suite.report.facts.model import build
@@ -19,6 +21,7 @@ from suite.spec.width import terminal_columns, wrapped
 
 @command
 def report(
+    context: typer.Context,
     runs: list[Path] = argument("results folders, single bundles, or files of suite pack"),
     output: Path | None = option(
         "Markdown file to write, plots into a folder beside it (-: print it, without plots)", None, "--output", "-o"
@@ -39,7 +42,7 @@ def report(
         )
     if as_json and is_brief:
         raise UsageError("--json and --brief are two ways to print: leave one out")
-    places = until_end(opened(runs))  # so that whoever writes a view of them still finds their events
+    places = context.with_resource(opened(runs))  # so that whoever writes a view of them still finds their events
     with without_collector():
         found = read_entries(runs, with_imported=True)
         studies, left_out, first, lines = list[Any](), list[str](), list[Any](), list[str]()

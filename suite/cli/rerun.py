@@ -6,9 +6,11 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
+import typer
+
 from suite.bundle.archive.opening import opened
 from suite.bundle.store import Bundle
-from suite.cli.command import DONE, GATE_NOT_MET, RUN_FAILED, argument, command, flag, option, print_json, until_end
+from suite.cli.command import DONE, GATE_NOT_MET, RUN_FAILED, argument, command, flag, option, print_json
 from suite.cli.main import INTERRUPTED
 from suite.cli.options.launchers import Where
 from suite.cli.options.reading import confirmed
@@ -35,6 +37,7 @@ _MOST_RUNS, _LEAST_RUNS = 30, 4
 @command
 def rerun(
     *,
+    context: typer.Context,
     manifest: Path = argument("a bundle, its manifest.json, or FILE.suite.zip:RUN of suite pack"),
     submit_option: list[str] | None = argument(
         "with --launcher slurm or kubernetes: options of suite submit", None, metavar="[-- OPTION...]"
@@ -67,7 +70,7 @@ def rerun(
     or it cannot be told; 3: not reproduced; 1: a run failed.
     """
     within = share("--margin", margin)
-    places = until_end(opened([manifest]))
+    places = context.with_resource(opened([manifest]))
     named, manifest = manifest, places.folders[0]
     try:
         wanted = again.read_manifest(manifest)

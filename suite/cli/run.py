@@ -5,7 +5,7 @@ from pathlib import Path
 
 import typer
 
-from suite.cli.command import DONE, INTERRUPTED, RUN_FAILED, argument, command, flag, group, option, print_json
+from suite.cli.command import DONE, INTERRUPTED, RUN_FAILED, argument, command, flag, option, print_json
 from suite.cli.options.check import refuse, show_plan, still_to_do, tell_of_turns, turning_here, warn
 from suite.cli.options.launchers import Device, Where
 from suite.cli.options.reading import rank_counts, seconds
@@ -16,25 +16,6 @@ from suite.conduct.planning.preflight import preflight
 from suite.conduct.planning.turns import start_of
 from suite.conduct.running.state import states
 from suite.spec.terminal import UsageError
-
-
-@group("Measuring")
-class Session:
-    """How this command works through its plan."""
-
-    turns: str | None = option(
-        "rows of one size are started together and run an iteration each in turn while the others wait, or "
-        "follow each other run by run [default: iterations, on CPUs where all fit]",
-        metavar="iterations|rounds",
-    )
-    turn_length: int | None = option(
-        "iterations of a turn, of which the first does not count if there are several [default: 1, or as many "
-        "as take 0.2 s]",
-        min=1,
-        max=255,
-    )
-    budget: str | None = option("start no further run after this long, e.g. 20m")
-    retry_failed: bool = option("run again what failed before", False)
 
 
 @command
@@ -49,7 +30,21 @@ def run(
         "number of ranks, or all; repeat for several [default: 1]", envvar="SUITE_RANKS", panel="Work"
     ),
     device: Device = None,
-    session: Session,
+    turns: str | None = option(
+        "rows of one size are started together and run an iteration each in turn while the others wait, or "
+        "follow each other run by run [default: iterations, on CPUs where all fit]",
+        metavar="iterations|rounds",
+        panel="Measuring",
+    ),
+    turn_length: int | None = option(
+        "iterations of a turn, of which the first does not count if there are several [default: 1, or as many "
+        "as take 0.2 s]",
+        min=1,
+        max=255,
+        panel="Measuring",
+    ),
+    budget: str | None = option("start no further run after this long, e.g. 20m", panel="Measuring"),
+    retry_failed: bool = option("run again what failed before", False, panel="Measuring"),
     runs: Path = option("results folder", Path("runs")),
     where: Where,
     parallel: int = option(
@@ -92,13 +87,13 @@ def run(
     elsewhere = list(machine.lacks(*needs) if dry_run else ())
     if not elsewhere or machine.device == "cpu":
         machine.require_room(max(largest.ranks), work.force, largest.nodes, largest.measure.threads_per_rank)
-    budget_seconds = None if session.budget is None else seconds("--budget", session.budget)
+    budget_seconds = None if budget is None else seconds("--budget", budget)
     stacks = machine.found_stacks if elsewhere else machine.stacks
     found_stacks, images = stacks(largest.backends), machine.images(largest.backends)
     code = machine.code(largest.backends)
     if not same_stack:
         require_other_stacks(found_stacks, code)
-    turning = turning_here(session.turns, session.turn_length, machine, launcher, parallel)
+    turning = turning_here(turns, turn_length, machine, launcher, parallel)
     plan = make_joint_plan(requests, found_stacks, images, machine.manner, code, turning)
     found = preflight(plan.manifests, machine.device_name, work.price, machine.host_memory_bytes)
     rule = requests[0].stopping
@@ -116,13 +111,13 @@ def run(
             raise
         elsewhere.append(str(error))
     if dry_run:
-        return show_plan(plan, found, runs, session.retry_failed, work, as_json, elsewhere)
-    to_do = still_to_do(states(plan.manifests, runs), session.retry_failed)
+        return show_plan(plan, found, runs, retry_failed, work, as_json, elsewhere)
+    to_do = still_to_do(states(plan.manifests, runs), retry_failed)
     refuse(found, to_do, work.force)
     if budget_seconds is not None and found.of(to_do).totals()["seconds"] > budget_seconds:
         warn(
             "note: ",
-            f"the budget of {session.budget} is expected to end before the plan does; the same command goes on",
+            f"the budget of {budget} is expected to end before the plan does; the same command goes on",
         )
     if to_do:
         tell_of_turns(plan, to_do)
@@ -137,7 +132,7 @@ def run(
         python=machine.python,
         pythons=machine.pythons,
         budget_seconds=budget_seconds,
-        retry_failed=session.retry_failed,
+        retry_failed=retry_failed,
     )
     view = display.session_view(as_json, is_crowd=parallel > 1 or bool(plan.seats))
     way: Way = one_by_one

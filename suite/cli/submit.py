@@ -1,7 +1,7 @@
 """`suite submit`: submit runs to a cluster, or write the files for it. A sub-command per launcher."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import make_dataclass
 from pathlib import Path
 from shlex import quote
 from typing import Any, ClassVar
@@ -35,25 +35,12 @@ from suite.spec.terminal import note, say, say_lines
 _SHOWN = 12
 
 
-@dataclass(frozen=True)
-class MayWait:
-    """Of a launcher that waits for each run and collects it."""
-
-    detach: bool = flag(
-        "submit all runs at once and return; their timings may interfere; suite collect makes their bundles"
-    )
-
-
-@dataclass(frozen=True)
-class NeverWaits:
-    """Of a launcher that submits all runs and returns."""
-
-    detach: ClassVar[bool] = True
-
-
 def submission_of(name: str) -> Callable[..., int]:
     """What the sub-command of a launcher does."""
     kind = find_launcher(name)
+    detach = flag("submit all runs at once and return; their timings may interfere; suite collect makes their bundles")
+    # one that never waits for its runs has no such option
+    waiting = ("detach", bool, detach) if kind.waits else ("detach", ClassVar[bool], True)
 
     def submit(
         *,
@@ -90,7 +77,7 @@ def submission_of(name: str) -> Callable[..., int]:
         return done.code
 
     group = option_group(kind.options, kind.options.HEADING)
-    submit.__annotations__.update(options=group, waiting=MayWait if kind.waits else NeverWaits)
+    submit.__annotations__.update(options=group, waiting=make_dataclass("Waiting", [waiting], frozen=True))
     submit.__doc__ = kind.submit_help
     return submit
 

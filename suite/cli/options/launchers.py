@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Annotated, Any
 
 import typer
@@ -33,9 +33,12 @@ Device = Annotated[
 LOCAL = "local"
 
 
+DockerOptions: Any = option_group(DockerSettings, DockerSettings.HEADING)
+
+
 @group("Where it runs")
-class Choice:
-    """Which launcher starts the runs, the interpreter that holds the stack, and how ranks of this machine start."""
+class Where(DockerOptions):
+    """Where runs are started, and how: the choice of a launcher, and the options of every launcher."""
 
     launcher: str = option(
         "local, or docker: a container for each run; of suite rerun also slurm and kubernetes", LOCAL
@@ -49,20 +52,19 @@ class Choice:
         metavar="auto|fork|spawn",
     )
 
-
-DockerOptions: Any = option_group(DockerSettings, DockerSettings.HEADING)
-
-
-@dataclass(frozen=True)
-class Where(DockerOptions, Choice):
-    """Where runs are started: the choice of a launcher, and the options of every launcher."""
-
     def open(self, device: str, backends: Sequence[str], planning: bool = False) -> tuple[Machine, Launcher]:
         """The machine as its launcher sees it, and the launcher. Raises UsageError when it cannot be used."""
         if self.launcher not in LAUNCHERS:
             known = " or ".join(LAUNCHERS)
             raise UsageError(f"--launcher is {known}, not {self.launcher!r}{nearest(self.launcher, LAUNCHERS)}")
-        self._refuse_options_of_others()
+        given = {field.name for field in fields(self) if getattr(self, field.name) != field.default}
+        for name, own in _OWN.items():
+            for each in own if name != self.launcher else ():
+                if each in given:  # it would be ignored
+                    raise UsageError(
+                        f"{option_of(each)} means nothing to the {self.launcher} launcher; "
+                        f"add --launcher {name}, or leave it out"
+                    )
         return LAUNCHERS[self.launcher](self, device, backends, planning)
 
     def warn_if_busy(self, machine: Machine, launcher: Launcher) -> None:
@@ -75,17 +77,6 @@ class Where(DockerOptions, Choice):
         busy = busy_now(machine.device, machine.device_names)
         if busy is not None:
             warn("warning: ", f"this machine is busy: {busy}; runs that this disturbs will be marked as suspect")
-
-    def _refuse_options_of_others(self) -> None:
-        """An option that would be ignored is a mistake. Raises UsageError."""
-        given = {field.name for field in fields(self) if getattr(self, field.name) != field.default}
-        for name, own in _OWN.items():
-            for each in own if name != self.launcher else ():
-                if each in given:
-                    raise UsageError(
-                        f"{option_of(each)} means nothing to the {self.launcher} launcher; "
-                        f"add --launcher {name}, or leave it out"
-                    )
 
 
 def _open_local(where: Where, device: str, backends: Sequence[str], planning: bool) -> tuple[Machine, Launcher]:

@@ -1,7 +1,7 @@
 """Options of every command that plans runs: what is measured, and for how long."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -41,8 +41,8 @@ class What:
 
 
 @group("Measuring")
-class Measuring:
-    """How it is measured and for how long."""
+class Work(LayoutOptions, WorkloadOptions, What):
+    """All that says what is measured, wherever it runs; and how, and for how long."""
 
     dtype: str | None = option("what ranks compute in [default: bf16 on cuda, fp32 on cpu]")
     until: str | None = option(
@@ -83,11 +83,6 @@ class Measuring:
     )
     price: float | None = option("money per GPU and hour, for the cost of the plan", min=0)
     force: bool = flag("start runs that are not expected to fit or to end in time, or have more CPU ranks than cores")
-
-
-@dataclass(frozen=True)
-class Work(LayoutOptions, WorkloadOptions, Measuring, What):
-    """All that says what is measured, wherever it runs."""
 
     @property
     def backends(self) -> tuple[str, ...]:
