@@ -14,6 +14,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from suite.cli.commands import ABOUT, COMMANDS, HEADINGS, Command, Group
+from suite.cli.output import ask_json, complain, print_error
 from suite.cli.saved_help import content_width
 from suite.spec.terminal import UsageError, note, say
 
@@ -79,8 +80,6 @@ class GroupedCommand(TyperCommand):
         rest = super().parse_args(ctx, [*words])
         if ctx.resilient_parsing:
             return rest
-        from suite.cli.command import complain
-
         more: list[str] = []
         try:
             if ctx.params.get(OPTIONS_FILE) or "site" in ctx.params or os.path.isfile(DEFAULTS):
@@ -90,7 +89,8 @@ class GroupedCommand(TyperCommand):
             if "--runs=" in (typed := [*more, *words]) or ("--runs", "") in pairwise(typed):
                 raise UsageError("--runs '' names no folder; name one, or leave it out")
         except UsageError as error:
-            raise typer.Exit(complain(str(error), as_json=bool(ctx.params.get("as_json")))) from error
+            ask_json(bool(ctx.params.get("as_json")))
+            raise typer.Exit(complain(str(error))) from error
         if not more:
             return rest
         ctx.params.clear()
@@ -246,8 +246,6 @@ class Commands(TyperGroup):
         words = sys.argv[1:] if args is None else args
         if not settings.get("standalone_mode", True) or "--json" not in words:
             return super().main(args, *more, **settings)
-        from suite.cli.command import print_error
-
         try:
             code = super().main(args, *more, **{**settings, "standalone_mode": False})
         except UsageProblem as error:

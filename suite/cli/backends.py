@@ -2,17 +2,17 @@
 
 from suite.backends.registry import backends as known
 from suite.backends.registry import read_interpreters
-from suite.cli.command import command, flag, print_json
+from suite.cli.command import command
 from suite.cli.options.reading import Python
+from suite.cli.output import is_json, print_json
 from suite.launch.probe import stack_versions
 from suite.spec.terminal import say
 from suite.spec.width import terminal_columns, wrapped
 
 
-@command
+@command("print as JSON")
 def backends(
     python: Python = None,
-    as_json: bool = flag("print as JSON", "--json"),
 ) -> None:
     """List the backends, the interpreter and packages of each, and why one could not run with them."""
     asked = read_interpreters(python or ())
@@ -23,7 +23,7 @@ def backends(
         errors = driver.stack_errors(where) if all(has.values()) else []
         facts = {fact: getattr(driver, fact) for fact in ("name", "kind", "summary", "settings", "experimental")}
         rows.append({**facts, "python": where, "packages": has, "errors": errors})
-    if as_json:
+    if is_json():
         print_json(rows)
         return
     columns, indent = terminal_columns(), " " * 15

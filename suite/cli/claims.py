@@ -4,18 +4,17 @@ from pathlib import Path
 
 from suite.claims.check import Claims, check_claims
 from suite.claims.table import read_table
-from suite.cli.command import DONE, GATE_NOT_MET, answer, argument, command, flag, option
-from suite.cli.options.reading import without_collector
+from suite.cli.command import argument, command, option
+from suite.cli.output import DONE, GATE_NOT_MET, answer, without_collector
 from suite.spec.terminal import UsageError
 
 
-@command
+@command("print as JSON")
 def check(
     table: Path = argument("CSV file, or Markdown file whose first table is read"),
     column: list[str] | None = option("of a column whose name is not recognised; repeat", metavar="NAME=MEANING"),
     tolerance: float = option("relative difference allowed on top of rounding", 0.02),
     most: int = option("number of flagged cells to print; --json has all", 40),
-    as_json: bool = flag("print as JSON", "--json"),
 ) -> int:
     """Recompute a published table's columns from each other. Exit 3 when no convention explains a value."""
     if not 0 <= tolerance < 1 or most < 0:
@@ -28,7 +27,7 @@ def check(
         mapping[name.strip()] = meaning.strip()
     with without_collector():
         found = check_claims(read_table(table), mapping, tolerance)
-    answer(as_json, found.model_dump(mode="json"), claim_lines(found, most))
+    answer(found.model_dump(mode="json"), claim_lines(found, most))
     return GATE_NOT_MET if found.flags else DONE
 
 

@@ -4,11 +4,8 @@ ends: with what it found, or one line on standard error and never a traceback; a
 import errno
 import functools
 import inspect
-import json
 import signal
-import sys
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, field, fields, is_dataclass
 from importlib import import_module
 from pathlib import Path
@@ -17,13 +14,11 @@ from typing import Annotated, Any, TypeVar, dataclass_transform, get_type_hints
 import typer
 
 from suite.cli.main import INTERRUPTED
-from suite.spec.terminal import UsageError, detail, printable, say_lines, tell
+from suite.cli.output import DONE, ask_json, complain
+from suite.spec.terminal import UsageError, detail, tell
 from suite.spec.typed import MOST, first_beyond, shown
 
 Options = TypeVar("Options")
-_LONGEST_LINE = 8000
-ERROR_SCHEMA = "suite/error/1"
-DONE, RUN_FAILED, BAD_USAGE, GATE_NOT_MET, UNDECIDED = range(5)
 
 
 def option(help: str, default: Any = None, *names: str, panel: str | None = None, **facts: Any) -> Any:
@@ -65,38 +60,43 @@ _TELLING = {
 }
 
 
-def command(function: Callable[..., int | None]) -> Callable[..., None]:
-    """A command, with -q and -v, of a function that returns an exit code or raises what a user can cause."""
+def command(json_help: str | None = None) -> Callable[[Callable[..., int | None]], Callable[..., None]]:
+    """A command, with -q and -v, of a function that returns an exit code or raises what a user can cause; with --json
+    where ``json_help`` says what that prints."""
+    telling = _TELLING if json_help is None else {"as_json": flag(json_help, "--json"), **_TELLING}
 
-    @functools.wraps(function)
-    def run(*, quiet: bool = False, verbose: bool = False, **kwargs: Any) -> None:
-        signal.signal(signal.SIGTERM, _as_interrupt)
-        tell("everything" if verbose else "errors" if quiet else "notes")
-        as_json = bool(kwargs.get("as_json"))
-        try:
-            check_numbers(kwargs)
-            code = function(**in_groups(function, kwargs)) or DONE
-        except KeyboardInterrupt:
-            code = complain("interrupted; what was measured is kept", INTERRUPTED, as_json)
-        except OSError as error:
-            if error.errno == errno.EPIPE:
-                raise
-            code = complain(_os_error_message(error), as_json=as_json)
-        except _caused_by_the_user() as error:
-            code = complain(str(error), as_json=as_json)
-            if (cause := error.__cause__) is not None:
-                detail(f"because of {type(cause).__name__}: {cause}")
-        raise typer.Exit(code)
+    def made(function: Callable[..., int | None]) -> Callable[..., None]:
+        @functools.wraps(function)
+        def run(*, quiet: bool = False, verbose: bool = False, as_json: bool = False, **kwargs: Any) -> None:
+            ask_json(as_json)
+            signal.signal(signal.SIGTERM, _as_interrupt)
+            tell("everything" if verbose else "errors" if quiet else "notes")
+            try:
+                check_numbers(kwargs)
+                code = function(**in_groups(function, kwargs)) or DONE
+            except KeyboardInterrupt:
+                code = complain("interrupted; what was measured is kept", INTERRUPTED)
+            except OSError as error:
+                if error.errno == errno.EPIPE:
+                    raise
+                code = complain(_os_error_message(error))
+            except _caused_by_the_user() as error:
+                code = complain(str(error))
+                if (cause := error.__cause__) is not None:
+                    detail(f"because of {type(cause).__name__}: {cause}")
+            raise typer.Exit(code)
 
-    # as Typer reads them: in the place of a parameter that is a data class its fields
-    params: list[inspect.Parameter] = []
-    for name, own in inspect.signature(function, eval_str=True).parameters.items():
-        is_group = is_dataclass(own.annotation)
-        params += _of_group(own.annotation) if is_group else [_for_typer(name, own.annotation, own.default)]
-    params += [_for_typer(name, bool, declared) for name, declared in _TELLING.items()]
-    run.__signature__ = inspect.Signature(params)  # type: ignore[attr-defined]
-    run.__annotations__ = {each.name: each.annotation for each in params}
-    return run
+        # as Typer reads them: in the place of a parameter that is a data class its fields
+        params: list[inspect.Parameter] = []
+        for name, own in inspect.signature(function, eval_str=True).parameters.items():
+            is_group = is_dataclass(own.annotation)
+            params += _of_group(own.annotation) if is_group else [_for_typer(name, own.annotation, own.default)]
+        params += [_for_typer(name, bool, declared) for name, declared in telling.items()]
+        run.__signature__ = inspect.Signature(params)  # type: ignore[attr-defined]
+        run.__annotations__ = {each.name: each.annotation for each in params}
+        return run
+
+    return made
 
 
 def in_groups(function: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -142,38 +142,6 @@ def check_numbers(given: Mapping[str, Any]) -> None:
         for number in value if isinstance(value, (list, tuple)) else (value,):
             if first_beyond(number) is not None:
                 raise UsageError(f"--{name.replace('_', '-')} is a number up to {MOST:,}, not {shown(str(number))}")
-
-
-def print_json(value: Any) -> None:
-    """Facts for a program: indented, sorted keys, and no NaN."""
-    json.dump(value, sys.stdout, indent=2, sort_keys=True, allow_nan=False)
-    sys.stdout.write("\n")
-    sys.stdout.flush()
-
-
-def answer(as_json: bool, facts: Any, lines: Iterable[object]) -> None:
-    """What a command found, as JSON to a program that asked for it, else line by line."""
-    if as_json:
-        print_json(facts)
-    else:
-        say_lines(lines)
-
-
-def complain(text: str, code: int = BAD_USAGE, as_json: bool = False) -> int:
-    """Print one line on standard error, or also JSON to a program that asked for it; the exit code."""
-    line = printable(text[:_LONGEST_LINE])
-    # into a full disk, or a pipe that is closed: the exit code alone tells
-    with suppress(OSError):
-        if as_json:
-            print_error(line, code)
-    with suppress(OSError):
-        print(f"error: {line}", file=sys.stderr, flush=True)
-    return code
-
-
-def print_error(line: str, code: int) -> None:
-    """An error for a program that asked for JSON."""
-    print_json({"schema": ERROR_SCHEMA, "error": line, "exit_code": code})
 
 
 def _caused_by_the_user() -> tuple[type[Exception], ...]:

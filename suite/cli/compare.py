@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from suite.cli.command import DONE, GATE_NOT_MET, UNDECIDED, argument, command, flag, option, print_json
-from suite.cli.options.reading import without_collector
+from suite.cli.command import argument, command, flag, option
+from suite.cli.output import DONE, GATE_NOT_MET, UNDECIDED, is_json, print_json, without_collector
 from suite.report.compare import by_environment, compare_entries, left_out, notes
 from suite.report.comparing.gate import check_gate, hold_to
 from suite.report.facts.suspect import takes_suspect
@@ -13,7 +13,7 @@ from suite.report.text.comparison import print_comparison
 from suite.spec.terminal import UsageError, note
 
 
-@command
+@command("print the comparison as JSON")
 def compare(
     before: Path | None = argument(
         "results folder, bundle or file of suite pack to compare with; alone: of two environments", None
@@ -32,7 +32,6 @@ def compare(
     strict: bool = flag("fail a gate for rows that the runs are too few or too noisy to decide"),
     with_suspect: bool = flag("pool and judge runs that something disturbed like the others"),
     phases: bool = flag("show the phases of every row"),
-    as_json: bool = flag("print the comparison as JSON", "--json"),
 ) -> int:
     """Compare two sides: the second's rate over the first's, for equal backend, layout and work.
 
@@ -64,7 +63,7 @@ def compare(
         outcome = None
         if gate is not None:
             result, outcome = hold_to(result, gate, allow_missing, strict, same_stack, gate_phase, with_suspect)
-    if as_json:
+    if is_json():
         counts = {"missed": outcome.missed if outcome else 0, "undecided": outcome.undecided if outcome else 0}
         reading = {"damaged": first.damaged + second.damaged, "caveats": first.warnings() + second.warnings()}
         gated = {"gate": outcome.model_dump(mode="json") if outcome else None}

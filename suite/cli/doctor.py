@@ -3,26 +3,26 @@
 from pathlib import Path
 
 from suite.backends.registry import read_interpreters
-from suite.cli.command import DONE, GATE_NOT_MET, command, flag, option, print_json
+from suite.cli.command import command, option
 from suite.cli.options.reading import Python
+from suite.cli.output import DONE, GATE_NOT_MET, is_json, print_json
 from suite.conduct.doctor.examine import commands_to_install, examine, print_diagnosis
 from suite.spec.terminal import say
 from suite.spec.width import terminal_columns
 
 
-@command
+@command("print as JSON")
 def doctor(
     python: Python = None,
     runs: Path = option("results folder to look at", Path("runs")),
     install: str | None = option("only print the commands that install this backend's stack", metavar="BACKEND"),
-    as_json: bool = flag("print as JSON", "--json"),
 ) -> int:
     """Look at interpreter, stacks, devices, memory, disk and container runtime. Exit 3 when no backend can run here."""
     if install is not None:
         say("\n".join(commands_to_install(install)))
         return DONE
     diagnosis = examine(read_interpreters(python or ()), runs)
-    if as_json:
+    if is_json():
         print_json({**diagnosis.model_dump(mode="json"), "able": diagnosis.able})
     else:
         print_diagnosis(diagnosis, terminal_columns())

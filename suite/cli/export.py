@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-from suite.cli.command import answer, argument, command, flag, option
-from suite.cli.options.reading import STANDARD_OUTPUT, without_collector, written_to
+from suite.cli.command import argument, command, option
+from suite.cli.output import STANDARD_OUTPUT, answer, is_json, without_collector, written_to
 from suite.export.export import export_file, export_to
 from suite.spec.terminal import UsageError, note, printable
 
 
-@command
+@command("print what was written as JSON")
 def export(
     runs: list[Path] = argument("results folders, single bundles, or files of suite pack"),
     output: Path = option(
@@ -26,7 +26,6 @@ def export(
     to: str | None = option(
         "write a folder of this tool instead, without any network", metavar="wandb|mlflow|tensorboard"
     ),
-    as_json: bool = flag("print what was written as JSON", "--json"),
 ) -> None:
     """Export runs as rows: to Parquet, CSV, JSON Lines or OpenMetrics, or to W&B, MLflow or TensorBoard.
 
@@ -39,9 +38,9 @@ def export(
                 raise UsageError("--table chooses the rows of a file: --to writes runs, phases and iterations together")
             done = export_to(to, runs, output)
         else:
-            with written_to(output, ".csv", as_json) as path:
+            with written_to(output, ".csv") as path:
                 done = export_file(runs, path, table)
-    for line in () if as_json else done.warnings:
+    for line in () if is_json() else done.warnings:
         note(line)
     wrote = [] if output == STANDARD_OUTPUT else [printable(f"wrote {done.path}: {done.summary}")]
-    answer(as_json, done.as_json(), wrote)
+    answer(done.as_json(), wrote)

@@ -6,19 +6,9 @@ from textwrap import shorten
 
 from suite.backends.registry import read_interpreters
 from suite.bundle.files import replace_atomically
-from suite.cli.command import (
-    DONE,
-    GATE_NOT_MET,
-    RUN_FAILED,
-    answer,
-    argument,
-    command,
-    complain,
-    flag,
-    option,
-    print_json,
-)
+from suite.cli.command import argument, command, flag, option
 from suite.cli.options.reading import Python, require_place
+from suite.cli.output import BAD_USAGE, DONE, GATE_NOT_MET, RUN_FAILED, answer, complain, is_json, print_json
 from suite.conduct.cluster.image_file import file_digest
 from suite.images.build import BuildChoices, BuildFailed, build_image, pin_for_compose
 from suite.images.check import check_image
@@ -34,8 +24,8 @@ from suite.spec.typed import pairs
 from suite.spec.version import suite_version
 
 
-@command
-def list_images(as_json: bool = flag("print as JSON", "--json")) -> None:
+@command("print as JSON")
+def list_images() -> None:
     """List the images of the catalogue, their bases, and which are here already. Works without a container runtime."""
     api, why = None, None
     try:
@@ -43,13 +33,13 @@ def list_images(as_json: bool = flag("print as JSON", "--json")) -> None:
     except UsageError as error:
         why = str(error)
     found = rows(dict(images()), suite_version(), api)
-    if as_json:
+    if is_json():
         print_json({"images": [row.model_dump(mode="json") for row in found], "engine": why})
     else:
         print_rows(found, why)
 
 
-@command
+@command("print as JSON")
 def build(
     name: str = argument("image of the catalogue (see `suite images list`)"),
     base_image: str | None = option("another base image, e.g. a local one"),
@@ -61,7 +51,6 @@ def build(
     build_arg: list[str] | None = option("further build argument; repeat for several"),
     no_cache: bool = flag("do not use the container runtime's build cache"),
     checkout: Path | None = option("checkout of the suite [default: this one]", None, "--project"),
-    as_json: bool = flag("print as JSON", "--json"),
 ) -> int:
     """Build an image from this checkout."""
     image, arguments = find_image(name), pairs("--build-arg", build_arg or ())
@@ -69,38 +58,36 @@ def build(
     project, runtime = Project.of(checkout), connect()
     try:
         built = build_image(
-            image.name, runtime.api, project, choices, lambda step: say(shorten(str(step), 120), err=as_json)
+            image.name, runtime.api, project, choices, lambda step: say(shorten(str(step), 120), err=is_json())
         )
     except BuildFailed as error:
         for line in error.lines[:-1]:
             say(f"  {line}", err=True)
         return complain(str(error), RUN_FAILED)
     pinned = pin_for_compose(project, built)
-    if as_json:
+    if is_json():
         print_json(built.model_dump(mode="json"))
     else:
         print_built(built, pinned)
     return DONE
 
 
-@command
+@command("print as JSON")
 def wheelhouse(
     name: str = argument("image of the catalogue that has a CPU build", "engines"),
     checkout: Path | None = option("checkout of the suite [default: this one]", None, "--project"),
-    as_json: bool = flag("print as JSON", "--json"),
 ) -> None:
     """Download what a CPU build of an image needs into build/image, so that the build needs no network."""
     folder = fill_wheelhouse(Project.of(checkout), find_image(name))
     wheels = sorted(path.name for path in folder.glob("*.whl"))
-    answer(as_json, {"folder": str(folder), "wheels": wheels}, [f"{len(wheels)} wheels in {folder}"])
+    answer({"folder": str(folder), "wheels": wheels}, [f"{len(wheels)} wheels in {folder}"])
 
 
-@command
+@command("print as JSON")
 def lock(
     names: list[str] | None = argument("images whose base images are looked up [default: all]", None, metavar="NAME"),
     update: bool = flag("write the new digests into the catalogue and the Dockerfiles"),
     checkout: Path | None = option("checkout of the suite [default: this one]", None, "--project"),
-    as_json: bool = flag("print as JSON", "--json"),
 ) -> int:
     """Look up the current digests of the base images in their registries.
 
@@ -114,24 +101,24 @@ def lock(
     project, runtime = Project.of(checkout), connect()
     answers = ask(runtime.api, looked_up)
     changed = write(answers, project.root) if update else []
-    if as_json:
+    if is_json():
         told = [{**answer.model_dump(mode="json"), "verdict": answer.verdict} for answer in answers]
         print_json({"bases": told, "changed": [str(path) for path in changed]})
     else:
         print_answers(answers)
         say_lines(f"wrote {path}" for path in changed)
     if all(answer.verdict == "unknown" for answer in answers):
-        return complain("no registry could be asked: the digests are neither confirmed nor refuted")
+        say("error: no registry could be asked: the digests are neither confirmed nor refuted", err=True)
+        return BAD_USAGE
     return GATE_NOT_MET if not update and any(answer.verdict == "differs" for answer in answers) else DONE
 
 
-@command
+@command("print as JSON")
 def check(
     name: str = argument("image of the catalogue (see `suite images list`)"),
     image: str | None = option("tag or id to look at [default: suite-NAME:VERSION]"),
     sbom: Path | None = option("also copy the image's SBOM (list of components) to this file"),
     checkout: Path | None = option("checkout of the suite [default: this one]", None, "--project"),
-    as_json: bool = flag("print as JSON", "--json"),
 ) -> int:
     """Compare what an image contains with its lock files and labels. Exit 3 when something differs."""
     require_place("--sbom", sbom)
@@ -141,14 +128,14 @@ def check(
     found = check_image(runtime.api, known, tag, project)
     if sbom is not None:
         sbom.write_bytes(read_sbom(runtime.api, tag))
-    if as_json:
+    if is_json():
         print_json({"image": tag, "differences": [difference.model_dump(mode="json") for difference in found]})
     else:
         print_differences(tag, found)
     return GATE_NOT_MET if found else DONE
 
 
-@command
+@command()
 def stack(
     image: str | None = argument(
         "image of the container runtime, or of the catalogue [default: ask --python instead]", None

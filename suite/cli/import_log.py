@@ -7,8 +7,9 @@ from typing import get_args
 from suite.bundle.imported.record import MARK, Told
 from suite.bundle.imported.store import import_log as imported
 from suite.bundle.imported.timers import Tool
-from suite.cli.command import argument, command, flag, option, print_json
+from suite.cli.command import argument, command, option
 from suite.cli.options.reading import checked
+from suite.cli.output import is_json, print_json
 from suite.report.formatting.numbers import counted, number
 from suite.spec.names import nearest
 from suite.spec.terminal import UsageError, note, printable, say
@@ -30,7 +31,7 @@ class What:
     note: str | None = option("what else a reader must know", metavar="NOTE")
 
 
-@command
+@command("print the record as JSON")
 def import_log(
     *,
     log: Path = argument("the log as it was published: a console's output, or a tracker's JSON"),
@@ -38,7 +39,6 @@ def import_log(
     what: What,
     warmup: int = option("steps to leave out at the start", 0, min=0, metavar="N"),
     runs: Path = option("results folder to put it into", Path("runs"), "--runs", "-o"),
-    as_json: bool = flag("print the record as JSON", "--json"),
 ) -> None:
     """Take over another tool's step log as a row marked "imported, not measured here".
 
@@ -55,7 +55,7 @@ def import_log(
     told: Told = checked(lambda: Told(**vars(what)))
     made = imported(log, chosen, told, warmup, runs)
     record = made.derived()
-    if as_json:
+    if is_json():
         print_json(record.model_dump(mode="json", by_alias=True))
         return
     rates = record.throughput

@@ -8,7 +8,7 @@ from suite.launch.stream import shown
 from suite.spec.terminal import UsageError, note, say
 
 
-@command
+@command()
 def logs(
     run: str = argument("run id, or a bundle's folder", autocompletion=runs_of_any_kind),
     follow: bool = flag("go on until the run is over", "--follow", "-f"),

@@ -6,7 +6,7 @@ import os
 import sys
 
 COMPLETION = "_SUITE_COMPLETE"
-#: an exit code as those of suite.cli.command, which may not be imported yet when it is needed
+#: an exit code as those of suite.cli.output, which may not be imported yet when it is needed
 INTERRUPTED = 130
 
 

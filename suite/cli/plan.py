@@ -5,9 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from suite.cli.command import DONE, GATE_NOT_MET, answer, argument, command, flag, group, offered, option
+from suite.cli.command import argument, command, flag, group, offered, option
 from suite.cli.options.fields import WorkloadOptions, workload_changes
 from suite.cli.options.reading import checked, require_place
+from suite.cli.output import DONE, GATE_NOT_MET, answer
 from suite.planner import ask, show
 from suite.planner.ask import Question
 from suite.planner.calibrate import calibrated
@@ -111,7 +112,7 @@ class Searched:
         return self.simulate or self.trace is not None or bool(self.stragglers)
 
 
-@command
+@command("print as JSON")
 def plan(
     *,
     files: Paths = argument("with --check: more files or folders in the published format", None, metavar="FILE"),
@@ -122,7 +123,6 @@ def plan(
         "compare predictions with the published rows in this file or folder; repeat", panel="Check and calibrate"
     ),
     calibrate: Path | None = option("correct predictions by the runs in this folder", panel="Check and calibrate"),
-    as_json: bool = flag("print as JSON", "--json"),
 ) -> int:
     """Predict memory, time and cost of layouts before any run: all that fit, best first, and what is missing elsewhere.
 
@@ -130,7 +130,7 @@ def plan(
     """
     parameters = load_parameters()
     if check:
-        return _checked([*check, *(files or [])], parameters, as_json)
+        return _checked([*check, *(files or [])], parameters)
     if files:
         raise UsageError(f"{files[0]} is not needed: files are compared with --check")
     if wanted.objective not in ("throughput", "cost", "latency"):
@@ -175,21 +175,21 @@ def plan(
             raise UsageError(
                 "--min-devices and --max-batch are of layouts alone: leave out --placement, --target and --preset"
             )
-        return _search(questions, wishes, work.generation, point, wanted, as_json)
+        return _search(questions, wishes, work.generation, point, wanted)
     if wanted.scale is not None:
         counts = ask.device_range(wanted.scale)
         made = {
             asked.profile.name: curves(look_at(asked), counts, asked.workload, asked.hardware.name)
             for asked in questions
         }
-        return _show_curves(questions[0], made, counts, as_json)
+        return _show_curves(questions[0], made, counts)
     plans: list[dict[str, Any]] = []
     told: list[str] = []
     for asked in questions:
         facts, text = _answer(asked, place.devices or [8], wishes.prices.of(asked.hardware.name), wanted)
         plans.append(facts)
         told += text
-    answer(as_json, {"plans": plans}, told)
+    answer({"plans": plans}, told)
     return DONE if any(each["options"] for each in plans) else GATE_NOT_MET
 
 
@@ -220,7 +220,6 @@ def _search(
     generation: str | None,
     point: PresetPoint | None,
     wanted: Searched,
-    as_json: bool,
 ) -> int:
     """Where placements are searched: the answer or its scaling curves, and what a simulation says of the best."""
     most_only = wishes.target is not None or wishes.deadline is not None
@@ -231,7 +230,7 @@ def _search(
     if wanted.scale is not None:
         counts, device = ask.device_range(wanted.scale), asked.questions[0].hardware.name
         best = curves(asked.on_first_device, counts, questions[0].workload, device)
-        return _show_curves(questions[0], {"best": best}, counts, as_json)
+        return _show_curves(questions[0], {"best": best}, counts)
     found = request.answer(asked, wishes)
     facts: dict[str, Any] = {"search": {**found.model_dump(mode="json"), "met": found.met}}
     told = [*show.answer_lines(found, columns)]
@@ -246,18 +245,18 @@ def _search(
         told += ["", *lines(simulated, found.options[0].seconds, slow, columns)]
         if wanted.trace is not None:
             wanted.trace.write_text(json.dumps(trace_of(simulated)), encoding="utf-8")
-    answer(as_json, facts, told)
+    answer(facts, told)
     return DONE if found.met else GATE_NOT_MET
 
 
-def _show_curves(asked: Question, made: dict[str, list[CurvePoint]], counts: list[int], as_json: bool) -> int:
+def _show_curves(asked: Question, made: dict[str, list[CurvePoint]], counts: list[int]) -> int:
     """Scaling curves by backend, or of the best of them; the exit code."""
     facts = {name: [point.model_dump(mode="json") for point in some] for name, some in made.items()}
-    answer(as_json, {"curves": facts}, show.curves_lines(asked, made, counts, terminal_columns()))
+    answer({"curves": facts}, show.curves_lines(asked, made, counts, terminal_columns()))
     return DONE
 
 
-def _checked(files: list[Path], parameters: Parameters, as_json: bool) -> int:
+def _checked(files: list[Path], parameters: Parameters) -> int:
     """Compare predictions with published rows. Readers of tables that others published stand beside the package, in
     tools/planner of a checkout. UsageError where there is none."""
     try:
@@ -268,5 +267,5 @@ def _checked(files: list[Path], parameters: Parameters, as_json: bool) -> int:
             "run it in a checkout"
         ) from error
     result = run_check(files, parameters)
-    answer(as_json, result.model_dump(mode="json"), check_lines(result))
+    answer(result.model_dump(mode="json"), check_lines(result))
     return DONE

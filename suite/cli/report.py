@@ -7,9 +7,8 @@ import typer
 
 from suite.bundle.archive.opening import opened
 from suite.bundle.walk import find_studies
-from suite.cli.command import argument, command, flag, option, print_json
-from suite.cli.options.check import warn
-from suite.cli.options.reading import STANDARD_OUTPUT, without_collector, written_to
+from suite.cli.command import argument, command, flag, option
+from suite.cli.output import STANDARD_OUTPUT, is_json, print_json, warn, without_collector, written_to
 from suite.report.facts.model import build
 from suite.report.reading import read_entries
 from suite.report.terminal import print_answer, print_headline, print_imported
@@ -19,7 +18,7 @@ from suite.spec.terminal import UsageError, printable, say
 from suite.spec.width import terminal_columns, wrapped
 
 
-@command
+@command("print the report's figures as JSON, write no file")
 def report(
     context: typer.Context,
     runs: list[Path] = argument("results folders, single bundles, or files of suite pack"),
@@ -30,17 +29,16 @@ def report(
     title: str | None = option("heading of the report", metavar="TEXT"),
     with_suspect: bool = flag("pool and rank runs that something disturbed like the others"),
     is_brief: bool = flag("print the answer alone, as Markdown: for a comment of a pull request", "--brief"),
-    as_json: bool = flag("print the report's figures as JSON, write no file", "--json"),
 ) -> None:
     """Print who is faster, how sure that is, and each row; write a Markdown report (--output) or a page (--html)."""
     if output and output == html:
         raise UsageError(f"--output and --html are both {output}: the page and the Markdown are two files")
-    if (as_json or is_brief) and (output or html):
+    if (is_json() or is_brief) and (output or html):
         raise UsageError(
-            f"{'--json' if as_json else '--brief'} prints and writes no file: leave out "
+            f"{'--json' if is_json() else '--brief'} prints and writes no file: leave out "
             f"{'--output' if output else '--html'}"
         )
-    if as_json and is_brief:
+    if is_json() and is_brief:
         raise UsageError("--json and --brief are two ways to print: leave one out")
     places = context.with_resource(opened(runs))  # so that whoever writes a view of them still finds their events
     with without_collector():
@@ -53,7 +51,7 @@ def report(
             first, lines = show.sections(studies), [line for one in studies for line in show.verdict_lines(one)]
         told = [*found.warnings(), *map(places.shown, left_out)]
         model = build(found.entries, title, told, found.read_from, with_suspect, found.imported)
-        if as_json:
+        if is_json():
             answers = [study.model_dump(mode="json", by_alias=True) for study in studies]
             print_json({**figures(model), "damaged": found.damaged, "studies": answers})
             return

@@ -10,10 +10,10 @@ import typer
 
 from suite.bundle.archive.opening import opened
 from suite.bundle.store import Bundle
-from suite.cli.command import DONE, GATE_NOT_MET, RUN_FAILED, argument, command, flag, option, print_json
+from suite.cli.command import argument, command, flag, option
 from suite.cli.main import INTERRUPTED
 from suite.cli.options.launchers import Where
-from suite.cli.options.reading import confirmed
+from suite.cli.output import DONE, GATE_NOT_MET, RUN_FAILED, confirmed, is_json, print_json
 from suite.conduct.planning.machine import Machine, require_same_variables
 from suite.conduct.planning.plan import Plan
 from suite.conduct.running import rerun as again
@@ -34,7 +34,7 @@ from suite.spec.typed import share
 _MOST_RUNS, _LEAST_RUNS = 30, 4
 
 
-@command
+@command("print verdict, differences and new records as JSON")
 def rerun(
     *,
     context: typer.Context,
@@ -56,7 +56,6 @@ def rerun(
     runs: Path = option("results folder for the new runs", Path("runs")),
     where: Where,
     force: bool = flag("allow more CPU ranks than cores", panel="Where it runs"),
-    as_json: bool = flag("print verdict, differences and new records as JSON", "--json"),
 ) -> int:
     """Run a manifest again, exactly as it was, and say whether its rate is reproduced.
 
@@ -103,7 +102,7 @@ def rerun(
         machine, launcher = where.open(wanted.measure.device, tuple(dict.fromkeys(row.backend.name for row in rows)))
         image, *images = [_image(row, machine, force) for row in rows]
         where.warn_if_busy(machine, launcher)
-        view = session_view(as_json, is_crowd=len(rows) > 1)
+        view = session_view(is_json(), is_crowd=len(rows) > 1)
         settings = Settings(root=runs, python=machine.python, pythons=machine.pythons)
         work_on = partial(run_plan, settings=settings, launcher=launcher, view=view)
         if rule is None:
@@ -128,7 +127,7 @@ def rerun(
     outcome = rerun_outcome(before, plan, runs, within, with_suspect, partners)
     if is_on_cluster and any(record.status != "ok" for record in outcome.after):
         ended = RUN_FAILED
-    if as_json:
+    if is_json():
         print_json(outcome.document())
     else:
         print_rerun(outcome, runs)

@@ -5,11 +5,13 @@ from pathlib import Path
 
 import typer
 
-from suite.cli.command import DONE, INTERRUPTED, RUN_FAILED, argument, command, flag, option, print_json
-from suite.cli.options.check import refuse, show_plan, still_to_do, tell_of_turns, turning_here, warn
+from suite.cli.command import argument, command, flag, option
+from suite.cli.main import INTERRUPTED
+from suite.cli.options.check import refuse, show_plan, still_to_do, tell_of_turns, turning_here
 from suite.cli.options.launchers import Device, Where
 from suite.cli.options.reading import rank_counts, seconds
 from suite.cli.options.work import Names, Work
+from suite.cli.output import DONE, RUN_FAILED, is_json, print_json, warn
 from suite.conduct.planning.machine import require_other_stacks
 from suite.conduct.planning.plan import make_joint_plan
 from suite.conduct.planning.preflight import preflight
@@ -18,7 +20,7 @@ from suite.conduct.running.state import states
 from suite.spec.terminal import UsageError
 
 
-@command
+@command("print the outcome as JSON")
 def run(
     *,
     context: typer.Context,
@@ -55,7 +57,6 @@ def run(
     ),
     same_stack: bool = flag("measure environments of --python that hold the same stack", panel="Where it runs"),
     dry_run: bool = flag("print the plan and what it should need and cost, and run nothing"),
-    as_json: bool = flag("print the outcome as JSON", "--json"),
 ) -> int:
     """Measure every combination of the backends, model sizes, numbers of ranks and layouts that are given.
 
@@ -111,7 +112,7 @@ def run(
             raise
         elsewhere.append(str(error))
     if dry_run:
-        return show_plan(plan, found, runs, retry_failed, work, as_json, elsewhere)
+        return show_plan(plan, found, runs, retry_failed, work, elsewhere)
     to_do = still_to_do(states(plan.manifests, runs), retry_failed)
     refuse(found, to_do, work.force)
     if budget_seconds is not None and found.of(to_do).totals()["seconds"] > budget_seconds:
@@ -134,7 +135,7 @@ def run(
         budget_seconds=budget_seconds,
         retry_failed=retry_failed,
     )
-    view = display.session_view(as_json, is_crowd=parallel > 1 or bool(plan.seats))
+    view = display.session_view(is_json(), is_crowd=parallel > 1 or bool(plan.seats))
     way: Way = one_by_one
     if parallel > 1:
         way = partial(side_by_side, slots=Slots(machine.device_names, parallel))
@@ -148,7 +149,7 @@ def run(
         summary = work_on(plan)
     else:
         plan, summary, found_out = follow(Pursuit(plan.firsts, rule, runs, view, plan.seats), plan, work_on)
-    if as_json:
+    if is_json():
         told = {} if found_out is None else {"precision": found_out.model_dump(mode="json")}
         print_json({"plan": plan.id, **summary.model_dump(mode="json"), **told})
     else:

@@ -8,8 +8,8 @@ from suite.bundle.imported.store import is_run
 from suite.bundle.removing import removable
 from suite.bundle.removing import remove as remove_bundle
 from suite.bundle.tags import change_tags, check_tags, tags_of
-from suite.cli.command import DONE, answer, argument, command, flag, option, print_json, runs_of_any_kind
-from suite.cli.options.reading import agreed, without_collector
+from suite.cli.command import argument, command, flag, option, runs_of_any_kind
+from suite.cli.output import DONE, agreed, answer, is_json, print_json, without_collector
 from suite.report.formatting.numbers import counted
 from suite.report.listing import STATUSES, Wanted, ordered, read_listing
 from suite.spec.names import SAFE_ID, nearest
@@ -20,7 +20,7 @@ from suite.spec.typed import moment_of
 _ON_A_TERMINAL = 40
 
 
-@command
+@command("print as JSON")
 def list_runs(
     folders: list[Path] | None = argument(
         "results folders, bundles, or files of suite pack [default: runs]", None, metavar="FOLDER"
@@ -44,7 +44,6 @@ def list_runs(
     ),
     reverse: bool = flag("begin at the other end"),
     limit: int | None = option(f"show so many, 0: all [default: {_ON_A_TERMINAL} on a terminal, else all]", min=0),
-    as_json: bool = flag("print as JSON", "--json"),
 ) -> int:
     """List runs with their state: also those that failed, are being run, or cannot be read.
 
@@ -69,9 +68,9 @@ def list_runs(
     with without_collector():
         listing = read_listing(folders or [Path("runs")], _tell if sys.stderr.isatty() else None)
         fitting = ordered([one for one in listing.runs if wanted.fits(one)], sort, reverse)
-        most = limit if limit is not None else _ON_A_TERMINAL if sys.stdout.isatty() and not as_json else 0
+        most = limit if limit is not None else _ON_A_TERMINAL if sys.stdout.isatty() and not is_json() else 0
         shown = fitting[:most] if most else fitting
-        if as_json:
+        if is_json():
             print_json(
                 {
                     "runs": [one.as_json() for one in shown],
@@ -92,13 +91,12 @@ def list_runs(
     return DONE
 
 
-@command
+@command("print as JSON")
 def tag(
     run: list[str] = argument("run ids, or bundles' folders", metavar="RUN", autocompletion=runs_of_any_kind),
     add: list[str] | None = option("give it; can be repeated", metavar="TAG"),
     remove: list[str] | None = option("take it; can be repeated", metavar="TAG"),
     runs: Path = option("results folder in which runs are looked for by their ids", Path("runs")),
-    as_json: bool = flag("print as JSON", "--json"),
 ) -> None:
     """Give runs tags, take tags from them, or show the tags they have.
 
@@ -112,15 +110,14 @@ def tag(
     change = bool(adding or removing)
     found = {path.name: change_tags(path, adding, removing) if change else tags_of(path) for path in bundles}
     facts = [{"run": name, "tags": list(tags)} for name, tags in found.items()]
-    answer(as_json, facts, [printable(f"{name}: {' '.join(tags) or 'no tags'}") for name, tags in found.items()])
+    answer(facts, [printable(f"{name}: {' '.join(tags) or 'no tags'}") for name, tags in found.items()])
 
 
-@command
+@command("print as JSON; removes only with --yes")
 def remove(
     run: list[str] = argument("run ids, or bundles' folders", metavar="RUN", autocompletion=runs_of_any_kind),
     runs: Path = option("results folder in which runs are looked for by their ids", Path("runs")),
     yes: bool = flag("do not ask", "--yes", "-y"),
-    as_json: bool = flag("print as JSON; removes only with --yes", "--json"),
 ) -> int:
     """Remove runs for good, with their tags. A run that is going on, or that was submitted to a cluster, is refused.
 
@@ -128,15 +125,15 @@ def remove(
     """
     found = list({str(path): removable(path) for path in (_bundle(runs, each) for each in run)}.values())
     total = sum(one.bytes for one in found)
-    for one in () if as_json else found:
+    for one in () if is_json() else found:
         say(printable(f"{one.bundle.path}: {counted(one.files, 'file')}, {one.bytes / 2**20:.1f} MiB"))
-    removed = agreed(f"remove {counted(len(found), 'run')}, {total / 2**20:.1f} MiB, for good?", yes, as_json)
+    removed = agreed(f"remove {counted(len(found), 'run')}, {total / 2**20:.1f} MiB, for good?", yes)
     for one in found if removed else ():
         remove_bundle(one)
     facts = [
         {"path": str(one.bundle.path), "run": one.bundle.id, "files": one.files, "bytes": one.bytes} for one in found
     ]
-    answer(as_json, {"runs": facts, "bytes": total, "removed": removed}, [f"removed {counted(len(found), 'run')}"])
+    answer({"runs": facts, "bytes": total, "removed": removed}, [f"removed {counted(len(found), 'run')}"])
     return DONE
 
 

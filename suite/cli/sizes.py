@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from suite.cli.command import command, flag, option, print_json
+from suite.cli.command import command, option
+from suite.cli.output import is_json, print_json
 from suite.cli.saved_help import content_width
 from suite.spec.catalogue import find_ladder, find_size, ladders, presets
 from suite.spec.shape import Shape
@@ -11,10 +12,9 @@ from suite.spec.width import terminal_columns, unbroken, wrapped
 from suite.theory.parameters import parameter_count
 
 
-@command
+@command("print as JSON")
 def sizes(
     ladder: str | None = option("only this ladder"),
-    as_json: bool = flag("print as JSON", "--json"),
 ) -> None:
     """List the model sizes by ladder; parameters are computed from the shape, never read off the name.
 
@@ -22,7 +22,7 @@ def sizes(
     """
     chosen = {ladder: find_ladder(ladder)} if ladder else ladders()
     rows = {name: [_row(find_size(size)) for size in members] for name, members in chosen.items()}
-    if as_json:
+    if is_json():
         print_json(rows)
         return
     terminal = terminal_columns()

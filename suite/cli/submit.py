@@ -9,13 +9,13 @@ from typing import Any, ClassVar
 import typer
 
 from suite.bundle.record import Record
-from suite.cli.command import DONE, RUN_FAILED, answer, command, flag, option, print_json
-from suite.cli.options.check import show_plan, still_to_do, warn
+from suite.cli.command import command, flag, option
+from suite.cli.options.check import show_plan, still_to_do
 from suite.cli.options.cluster import Nodes
 from suite.cli.options.fields import option_group
 from suite.cli.options.options_file import with_site
-from suite.cli.options.reading import STANDARD_OUTPUT
 from suite.cli.options.work import Work
+from suite.cli.output import DONE, RUN_FAILED, STANDARD_OUTPUT, answer, is_json, print_json, warn
 from suite.conduct.cluster.hand_over import hand_over, write_documents
 from suite.conduct.cluster.smoke import smoke_documents, smoke_root
 from suite.conduct.cluster.standing import collect_run, wait_until_over
@@ -60,20 +60,20 @@ def submission_of(name: str) -> Callable[..., int]:
             "-o",
             metavar="DIR",
         ),
-        as_json: bool = flag("print the outcome as JSON", "--json"),
     ) -> int:
         nodes = with_site(typed, work, nodes)
         launcher = nodes.launcher(kind, options)
         if output is not None:
             if smoke or dry_run:
                 raise UsageError(f"--output submits nothing: leave out {'--smoke' if smoke else '--dry-run'}")
-            return _write_files(work, nodes, launcher, output, as_json)
+            return _write_files(work, nodes, launcher, output)
         if dry_run:
-            return _dry(work, nodes, launcher, smoke, as_json)
+            return _dry(work, nodes, launcher, smoke)
         # where nothing is waited for, the JSON itself comes at once
-        done = submit_all(work, nodes, launcher, smoke, waiting.detach, as_json, quiet=as_json and not kind.waits)
+        quiet = is_json() and not kind.waits
+        done = submit_all(work, nodes, launcher, smoke, waiting.detach, to_stderr=is_json(), quiet=quiet)
         if not done.is_refused:
-            answer(as_json, done.document(), done.lines(nodes.runs, waiting.detach))
+            answer(done.document(), done.lines(nodes.runs, waiting.detach))
         return done.code
 
     group = option_group(kind.options, kind.options.HEADING)
@@ -85,7 +85,7 @@ def submission_of(name: str) -> Callable[..., int]:
 def __getattr__(name: str) -> Callable[..., None]:
     """The sub-command of a registered launcher, as the table of commands asks for it."""
     if name in CLUSTER_LAUNCHERS:
-        return command(submission_of(name))
+        return command("print the outcome as JSON")(submission_of(name))
     raise AttributeError(name)
 
 
@@ -202,17 +202,17 @@ def submit_all(
     return handing
 
 
-def _write_files(work: Work, nodes: Nodes, launcher: ClusterLauncher, output: Path, as_json: bool) -> int:
+def _write_files(work: Work, nodes: Nodes, launcher: ClusterLauncher, output: Path) -> int:
     """The files that the scheduler takes, into a folder or printed (``-``). Raises UsageError."""
     documents, found = nodes.documents(work, launcher)
     printed = output == STANDARD_OUTPUT
     paths = [] if printed else write_documents(launcher, documents, output, nodes.runs)
-    if as_json:
+    if is_json():
         rows = [launcher.rendered_json(document) for document in documents]
         print_json({launcher.documents: rows, "files": [str(path) for path in paths], **found.others})
     elif printed:
         print(launcher.separator.join(document.text for document in documents), end="")
-    say_lines(launcher.by_hand(paths) if paths and not as_json else ())
+    say_lines(launcher.by_hand(paths) if paths and not is_json() else ())
     return DONE
 
 
@@ -230,7 +230,7 @@ def tell_network(record: Record, show: Callable[[str], None]) -> list[dict[str, 
     return [check.model_dump(mode="json") for check in checks]
 
 
-def _dry(work: Work, nodes: Nodes, launcher: ClusterLauncher, smoke: bool, as_json: bool) -> int:
+def _dry(work: Work, nodes: Nodes, launcher: ClusterLauncher, smoke: bool) -> int:
     """Show the plan and what would be sent for it. No cluster is asked, nothing is written. Raises UsageError."""
     plan, found = nodes.look(work, launcher)
     left = still_to_do(states(plan.manifests, nodes.runs), nodes.retry_failed)
@@ -245,12 +245,12 @@ def _dry(work: Work, nodes: Nodes, launcher: ClusterLauncher, smoke: bool, as_js
         for some in (documents, first)
     )
     more = {"documents": sent, **({"smoke": sent_first} if smoke else {})}
-    show_plan(plan, found, nodes.runs, nodes.retry_failed, work, as_json, more=more)
-    for number, each in () if as_json else enumerate([*sent_first, *sent[:_SHOWN]]):
+    show_plan(plan, found, nodes.runs, nodes.retry_failed, work, more=more)
+    for number, each in () if is_json() else enumerate([*sent_first, *sent[:_SHOWN]]):
         before = "first a smoke run, " if number < len(sent_first) else ""
         runs = f" ({len(each['runs'])} runs)" if len(each["runs"]) > 1 else ""
         say(f"{before}would be sent, {each['name']}{runs}:")
         say_lines(f"    {printable(line)}" for line in each["sent"])
-    if len(documents) > _SHOWN and not as_json:
+    if len(documents) > _SHOWN and not is_json():
         say(f"and {len(documents) - _SHOWN} more such; --output DIR writes them whole")
     return DONE

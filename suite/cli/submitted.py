@@ -3,8 +3,9 @@
 from pathlib import Path
 
 from suite.bundle.store import DamagedBundle
-from suite.cli.command import DONE, RUN_FAILED, answer, argument, command, flag, option, submitted_runs
-from suite.cli.options.reading import agreed, seconds, without_collector
+from suite.cli.command import argument, command, flag, option, submitted_runs
+from suite.cli.options.reading import seconds
+from suite.cli.output import DONE, RUN_FAILED, agreed, answer, is_json, without_collector
 from suite.cli.submit import tell_network
 from suite.conduct.cluster.cleaning import leftovers
 from suite.conduct.cluster.cleaning import remove as remove_files
@@ -15,28 +16,26 @@ from suite.launch.cluster.submission import SMOKE
 from suite.spec.terminal import UsageError, note, printable, say, say_lines
 
 
-@command
+@command("print as JSON")
 def status(
     run: list[str] | None = argument("run ids [default: all that were submitted]", None, autocompletion=submitted_runs),
     runs: Path = option("results folder", Path("runs")),
-    as_json: bool = flag("print as JSON", "--json"),
 ) -> int:
     """Show how far each run is that a cluster was given, and why it waits. Exit 1 when one could not be asked."""
     ask = standing if run and len(run) == 1 else asked
     rows = [ask(runs, submission) for submission in chosen(runs, run or [])]
     lines = ["  ".join(filter(None, (row.submission.run_id, row.state.word, row.state.detail))) for row in rows]
-    answer(as_json, [row.document() for row in rows], lines or [f"nothing was submitted to a cluster from {runs}"])
+    answer([row.document() for row in rows], lines or [f"nothing was submitted to a cluster from {runs}"])
     return RUN_FAILED if any(row.state.phase == "unknown" for row in rows) else DONE
 
 
-@command
+@command("print the outcome as JSON")
 def collect(
     run: list[str] | None = argument(
         "run ids [default: all that have ended and were not collected yet]", None, autocompletion=submitted_runs
     ),
     runs: Path = option("results folder", Path("runs")),
     wait: bool = flag("wait until the runs have ended"),
-    as_json: bool = flag("print the outcome as JSON", "--json"),
 ) -> int:
     """Fetch what submitted runs have written and make their bundles. Exit 1 when one failed or could not be fetched."""
     collected, left, is_missed = dict[str, dict](), dict[str, str](), False
@@ -61,24 +60,23 @@ def collect(
             continue
         failure = record.failure and record.failure.kind
         collected[submission.run_id] = {"status": record.status, "failure": failure}
-        if not as_json:
+        if not is_json():
             say(f"{submission.run_id}: {outcome_line(record)}")
         if runs.name == SMOKE:
-            told = tell_network(record, lambda line: None if as_json else say(line))
+            told = tell_network(record, lambda line: None if is_json() else say(line))
             collected[submission.run_id]["network"] = told
-    for run_id, why in () if as_json else left.items():
+    for run_id, why in () if is_json() else left.items():
         say(printable(f"{run_id}: not collected: {why}"), err=True)
     nothing = [f"nothing to collect in {runs}: suite status lists what was submitted"]
-    answer(as_json, {"collected": collected, "left": left}, [] if collected or left else nothing)
+    answer({"collected": collected, "left": left}, [] if collected or left else nothing)
     return DONE if not is_missed and all(entry["status"] == "ok" for entry in collected.values()) else RUN_FAILED
 
 
-@command
+@command("print what was cancelled as JSON")
 def cancel(
     run: list[str] | None = argument("run ids", None, autocompletion=submitted_runs),
     everything: bool = flag("all that are pending or running", "--all"),
     runs: Path = option("results folder", Path("runs")),
-    as_json: bool = flag("print what was cancelled as JSON", "--json"),
 ) -> int:
     """Cancel submitted runs. Their bundles can still be collected, with the status interrupted. Exit 1 when one could
     not be cancelled."""
@@ -100,19 +98,18 @@ def cancel(
     lines = [f"{run_id}: cancel requested; suite collect --wait makes its bundle" for run_id in ended]
     lines += [f"{run_id}: nothing to cancel: {word}" for run_id, word in left.items()]
     nothing = [] if missed else ["nothing to cancel: no run is pending or running"]
-    answer(as_json, {"cancelled": ended, "over": sorted(left), "failed": missed}, lines or nothing)
-    for run_id, why in () if as_json else missed.items():
+    answer({"cancelled": ended, "over": sorted(left), "failed": missed}, lines or nothing)
+    for run_id, why in () if is_json() else missed.items():
         say(printable(f"{run_id}: not cancelled: {why}"), err=True)
     return RUN_FAILED if missed else DONE
 
 
-@command
+@command("print as JSON; removes only with --yes")
 def clean(
     runs: Path = option("results folder", Path("runs")),
     older_than: str | None = option("only of runs that ended so long ago, e.g. 24h", metavar="DURATION"),
     dry_run: bool = flag("list what would be removed, and remove nothing"),
     yes: bool = flag("do not ask", "--yes", "-y"),
-    as_json: bool = flag("print as JSON; removes only with --yes", "--json"),
 ) -> None:
     """Remove the outputs and submission files of runs whose bundles were collected. Bundles are never touched.
 
@@ -120,15 +117,15 @@ def clean(
     """
     found = leftovers(runs, None if older_than is None else seconds("--older-than", older_than))
     total = sum(each.bytes for each in found.removable)
-    if not as_json:
+    if not is_json():
         lines = [f"{one.run_id}: {len(one.files)} files, {one.bytes / 2**20:.1f} MiB" for one in found.removable]
         say_lines(lines or [f"nothing to remove beside the results in {runs}"])
         for run_id, why in found.kept.items():
             say(f"{run_id}: stays, {why}", err=True)
     files = sum(len(each.files) for each in found.removable)
     removed = bool(found.removable) and not dry_run
-    removed = removed and agreed(f"remove {files} files, {total / 2**20:.1f} MiB?", yes, as_json)
+    removed = removed and agreed(f"remove {files} files, {total / 2**20:.1f} MiB?", yes)
     for each in found.removable if removed else ():
         remove_files(each)
     done = [f"removed {total / 2**20:.1f} MiB of {len(found.removable)} runs"] if removed else []
-    answer(as_json, {**found.model_dump(mode="json"), "bytes": total, "removed": removed}, done)
+    answer({**found.model_dump(mode="json"), "bytes": total, "removed": removed}, done)

@@ -3,14 +3,16 @@
 from pathlib import Path
 from shlex import quote
 
-from suite.cli.command import DONE, INTERRUPTED, command, flag, option, print_json
+from suite.cli.command import command, option
+from suite.cli.main import INTERRUPTED
 from suite.cli.options.launchers import Device, Where
 from suite.cli.options.reading import rank_counts, seconds
 from suite.cli.options.work import Names, Work
+from suite.cli.output import DONE, is_json, print_json
 from suite.spec.terminal import UsageError, say, say_lines
 
 
-@command
+@command("print the study and its answer as JSON")
 def tune(
     *,
     work: Work,
@@ -21,7 +23,6 @@ def tune(
     starts: int = option("starts in which the winners are measured again", 3, min=2, panel="Measuring"),
     runs: Path = option("folder of the study", Path("tuned"), panel="Output"),
     where: Where,
-    as_json: bool = flag("print the study and its answer as JSON", "--json", panel="Output"),
 ) -> int:
     """Search each backend's own layouts and knobs under equal budgets, and measure the winners again in turns.
 
@@ -57,10 +58,10 @@ def tune(
     where.warn_if_busy(machine, launcher)
     settings = Settings(root=runs, python=machine.python, pythons=machine.pythons)
     turning = turning_here(None, None, machine, launcher, 1)
-    if course.run(settings, launcher, turning, display.session_view(as_json, is_crowd=True)):
+    if course.run(settings, launcher, turning, display.session_view(is_json(), is_crowd=True)):
         say(f"interrupted: the study in {runs} is kept, and the same command goes on", err=True)
         return INTERRUPTED
-    if as_json:
+    if is_json():
         print_json(course.study.model_dump(mode="json", by_alias=True))
         return DONE
     say_lines((*course.notes, *verdict_lines(course.study)))

@@ -1,6 +1,5 @@
 """`suite verify`: derive records again, and say whether they and all else in the bundles fit together."""
 
-import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,9 +14,9 @@ from suite.bundle.imported.store import ImportFolder, find_all, verify_import
 from suite.bundle.store import Bundle
 from suite.bundle.verify import Verification, verify_all
 from suite.cli.archives import AllowedSigners, indented
-from suite.cli.command import BAD_USAGE, DONE, GATE_NOT_MET, answer, argument, command, flag, option
+from suite.cli.command import argument, command, option
+from suite.cli.output import BAD_USAGE, DONE, GATE_NOT_MET, answer, is_json, warn
 from suite.spec.terminal import UsageError, say
-from suite.spec.width import terminal_columns, wrapped
 from suite.tune.check import StudyFile, verify_studies
 
 Run = Bundle | ImportFolder | StudyFile
@@ -33,14 +32,13 @@ _WHO_WROTE = (
 )
 
 
-@command
+@command("print the outcome of every bundle as JSON")
 def verify(
     bundles: list[Path] = argument("bundles, folders with bundles in them, or files of suite pack", metavar="BUNDLE"),
     digest: str | None = option(
         "exit 3 unless this is the digest of the bundle, or of all bundles together", metavar="HEX"
     ),
     allowed_signers: AllowedSigners = None,
-    as_json: bool = flag("print the outcome of every bundle as JSON", "--json"),
 ) -> int:
     """Derive each record again from the raw events of its bundle, and show what differs or does not fit together.
 
@@ -67,12 +65,12 @@ def verify(
         ]
         told += [*_details(both), _summary(checked, "bundle", "bundles")]
         told += [_summary(studies, "study", "studies")] if studies else []
-        facts = [_facts(bundle, result, places, signatures) for bundle, result in both] if as_json else ()
-        answer(as_json, facts, (indented(places.shown(line)) for line in told))
+        facts = [_facts(bundle, result, places, signatures) for bundle, result in both] if is_json() else ()
+        answer(facts, (indented(places.shown(line)) for line in told))
     statuses = {result.status for _, result in both}
-    if not as_json and "equal" in statuses and wanted is None and not signatures:
-        say("\n".join(wrapped(_WHO_WROTE, terminal_columns(sys.stderr), rest="  ")), err=True)
-    say(_digest_line(whole, wanted), err=as_json)
+    if not is_json() and "equal" in statuses and wanted is None and not signatures:
+        warn("", _WHO_WROTE)
+    say(_digest_line(whole, wanted), err=is_json())
     if "damaged" in statuses:
         return BAD_USAGE
     outcomes = {each.outcome for each in signatures.values()}

@@ -17,7 +17,7 @@ import pytest
 from suite.cli.main import main
 from suite.cli.options.fields import settings_of
 from suite.cli.options.launchers import Where
-from suite.cli.options.reading import confirmed
+from suite.cli.output import confirmed
 from suite.launch.docker.settings import DockerSettings
 from suite.launch.local import LocalLauncher
 from suite.spec.catalogue import find_workload

@@ -167,7 +167,7 @@ def test_nothing_is_printed_but_by_way_of_one_function() -> None:
     """Commands print by ``say``; what else writes to a terminal is here, with what makes it plain."""
     known = {
         "spec/terminal.py": 1,  # say itself
-        "cli/command.py": 1,  # printable
+        "cli/output.py": 1,  # printable
         "cli/submit.py": 1,  # a document that a scheduler reads, whose values its template quotes
         "conduct/running/progress.py": 1,  # plain
         "images/show.py": 1,  # plain
@@ -184,5 +184,5 @@ def test_nothing_is_printed_but_by_way_of_one_function() -> None:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and ast.unparse(node.func) in printing:
                 found[name] = found.get(name, 0) + 1
-    allowed = {"cli/main.py", "cli/command.py"}  # the saved help, and JSON, which escapes all
+    allowed = {"cli/main.py", "cli/output.py"}  # the saved help, and JSON, which escapes all
     assert {name for name, count in found.items() if count > known.get(name, 0)} <= allowed

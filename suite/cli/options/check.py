@@ -1,12 +1,11 @@
 """Before anything is started: what is expected of the runs, which take turns, and a refusal of what should not be."""
 
-import sys
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from suite.cli.command import DONE, print_json
 from suite.cli.options.work import Work
+from suite.cli.output import DONE, is_json, print_json, warn
 from suite.conduct.planning.machine import Machine
 from suite.conduct.planning.plan import Plan
 from suite.conduct.planning.preflight import Preflight
@@ -16,8 +15,6 @@ from suite.conduct.running.state import states
 from suite.launch.outcome import Launcher
 from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest
-from suite.spec.terminal import is_quiet, say
-from suite.spec.width import terminal_columns, wrapped
 
 
 def still_to_do(states: Sequence[tuple[Manifest, RunState]], retry_failed: bool) -> set[str]:
@@ -48,7 +45,6 @@ def show_plan(
     root: Path,
     retry_failed: bool,
     work: Work,
-    as_json: bool,
     elsewhere: Sequence[str] = (),
     more: Mapping[str, Any] | None = None,
 ) -> int:
@@ -59,7 +55,7 @@ def show_plan(
     now = states(plan.manifests, root)
     to_do = still_to_do(now, retry_failed)
     rows, left = plan_rows(now, found), found.of(to_do)
-    if as_json:
+    if is_json():
         skipped = [entry.model_dump() for entry in plan.skipped]
         body = {"plan": plan.id, "runs": rows, "skipped": skipped, "notes": plan.notes, "expected": left.totals()}
         print_json({**body, "not_here": elsewhere, **(more or {})})
@@ -69,12 +65,6 @@ def show_plan(
         warn("not on this machine: ", line)
     refuse(found, to_do, work.force)
     return DONE
-
-
-def warn(start: str, line: str) -> None:
-    """A line on standard error, broken at words where that is a terminal; with -q no note and no warning."""
-    if not (is_quiet() and start in ("note: ", "warning: ")):
-        say("\n".join(wrapped(line, terminal_columns(sys.stderr), start, "  ")), err=True)
 
 
 def turning_here(

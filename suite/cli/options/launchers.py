@@ -11,6 +11,7 @@ from suite.backends.registry import read_interpreters
 from suite.cli.command import flag, group, option
 from suite.cli.options.fields import option_group, option_of, settings_of
 from suite.cli.options.reading import Python
+from suite.cli.output import warn
 from suite.conduct.planning.machine import Machine, look_at_machine, measured_with
 from suite.launch.docker.settings import DockerSettings
 from suite.launch.idle import REQUIRE_IDLE, busy_now, require_idle_cpus, require_idle_gpus
@@ -69,8 +70,6 @@ class Where(DockerOptions):
 
     def warn_if_busy(self, machine: Machine, launcher: Launcher) -> None:
         """One line on standard error about what else this host does, where it is the one that runs are started on."""
-        from suite.cli.options.check import warn
-
         runtime = getattr(launcher, "runtime", None)
         if self.require_idle or (runtime is not None and runtime.facts.remote):
             return

@@ -1,15 +1,12 @@
 """Reading what a user typed into values, with one clear line when it cannot be read, and where output goes."""
 
-import gc
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from suite.spec.terminal import UsageError, say
+from suite.spec.terminal import UsageError
 from suite.spec.typed import MOST_RANKS, shown, whole
 from suite.spec.typed import seconds as seconds
 
@@ -64,51 +61,6 @@ def _reason(entry: Any) -> str:
         return str(message)
     told = " ".join([option_of(names[0]), *names[1:]])
     return f"{told} {given!r}: {message}" if isinstance(given, (int, float, str)) else f"{told}: {message}"
-
-
-@contextmanager
-def without_collector() -> Iterator[None]:
-    """No search for reference cycles: thousands of bundles are millions of objects that live until the end anyway."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
-
-
-def confirmed(question: str) -> bool:
-    """Asked on a terminal; without one the answer is no. Ctrl-C is no answer, but an interrupt as any other."""
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        return False
-    say(f"{question} [y/N]", err=True)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
-
-
-def agreed(question: str, yes: bool, as_json: bool) -> bool:
-    """Whether to remove what was listed; JSON asks nobody. Raises UsageError where the answer was no."""
-    if not yes and not as_json and not confirmed(question):
-        raise UsageError("nothing was removed; --yes removes without asking")
-    return yes or not as_json
-
-
-STANDARD_OUTPUT = Path("-")
-
-
-@contextmanager
-def written_to(output: Path, suffix: str, as_json: bool = False) -> Iterator[Path]:
-    """``output``, or for ``-`` a file that is printed at the end. Raises UsageError where JSON is printed too."""
-    if output != STANDARD_OUTPUT:
-        yield output
-        return
-    from tempfile import TemporaryDirectory
-
-    if as_json:
-        raise UsageError("--json and --output - are both printed: write one of them into a file")
-    with TemporaryDirectory(prefix="suite-output-") as folder:
-        path = Path(folder) / f"output{suffix}"
-        yield path
-        sys.stdout.flush()
-        sys.stdout.buffer.write(path.read_bytes())
 
 
 def require_place(option: str, path: Path | None) -> None:

@@ -10,6 +10,7 @@ from typing import Any, cast
 from suite.cli.command import flag, group, option
 from suite.cli.options.fields import LAYOUT, WORK, LayoutOptions, WorkloadOptions, layouts_asked, workload_changes
 from suite.cli.options.reading import checked, seconds
+from suite.cli.output import warn
 from suite.conduct.planning.machine import Machine
 from suite.conduct.planning.request import GivenOptions, Request, cross_product, preset_requests, replaced
 from suite.spec.catalogue import Preset, find_device, find_preset
@@ -96,8 +97,6 @@ class Work(LayoutOptions, WorkloadOptions, What):
         """This work on each environment of the backends, where several are compared; without those that the machine
         lacks, one line on standard error for each, where a preset compares those that are there and none was named.
         Raises UsageError where none is left."""
-        from suite.cli.options.check import warn
-
         preset, there, missing = self._preset, list(self.backends), list[str]()
         if not self.backend and preset is not None and preset.installed_only:
             for name in preset.backends:
