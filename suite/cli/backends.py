@@ -6,14 +6,12 @@ from suite.cli.command import command
 from suite.cli.options.reading import Python
 from suite.cli.output import is_json, print_json
 from suite.launch.probe import stack_versions
-from suite.spec.terminal import say
+from suite.spec.terminal import say_lines
 from suite.spec.width import terminal_columns, wrapped
 
 
 @command("print as JSON")
-def backends(
-    python: Python = None,
-) -> None:
+def backends(python: Python = None) -> None:
     """List the backends, the interpreter and packages of each, and why one could not run with them."""
     asked = read_interpreters(python or ())
     rows = []
@@ -33,4 +31,4 @@ def backends(
         lines = wrapped(f"{row['summary']}{warning}", columns, f"{row['name']:<14} {row['kind']:<8} ", indent)
         for text in (packages, f"in {row['python']}", *(f"cannot run there: {error}" for error in row["errors"])):
             lines += wrapped(text, columns, indent)
-        say("\n".join(lines))
+        say_lines(lines)

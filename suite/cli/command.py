@@ -19,27 +19,24 @@ from suite.spec.terminal import UsageError, detail, tell
 from suite.spec.typed import MOST, first_beyond, shown
 
 Options = TypeVar("Options")
+#: of a flag that is called as its parameter
+_OWN_NAME = ("--",)
 
 
 def option(help: str, default: Any = None, *names: str, panel: str | None = None, **facts: Any) -> Any:
     """One with a value, called as its parameter or field unless it has ``names``. ``panel``: its heading in help;
     ``facts``: of `typer.Option`."""
-    return _declared(default, typer.Option(*names, help=help, rich_help_panel=panel, **facts))
+    return field(default=default, metadata={"typer": typer.Option(*names, help=help, rich_help_panel=panel, **facts)})
 
 
 def flag(help: str, *names: str, panel: str | None = None) -> Any:
     """One that is off unless it is given, and has no opposite."""
-    found = typer.Option(*names, help=help, rich_help_panel=panel)
-    return _declared(False, found, is_named=bool(names))
+    return option(help, False, *(names or _OWN_NAME), panel=panel)
 
 
 def argument(help: str, default: Any = ..., **facts: Any) -> Any:
     """What stands without a name; without a default it has to be given."""
-    return _declared(default, typer.Argument(help=help, **facts))
-
-
-def _declared(default: Any, info: Any, is_named: bool = True) -> Any:
-    return field(default=default, metadata={"typer": info, "is_named": is_named})
+    return field(default=default, metadata={"typer": typer.Argument(help=help, **facts)})
 
 
 @dataclass_transform(frozen_default=True)
@@ -129,7 +126,7 @@ def _for_typer(name: str, kind: Any, default: Any, heading: str | None = None) -
     if isinstance(default, Field):
         info = default.metadata["typer"]
         info.rich_help_panel = info.rich_help_panel or heading
-        if not default.metadata["is_named"]:
+        if info.param_decls == _OWN_NAME:
             info.param_decls = (f"--{name.replace('_', '-')}",)  # else it had an opposite
         info.autocompletion = info.autocompletion or _OFFERED.get(name)
         kind, default = Annotated[kind, info], default.default

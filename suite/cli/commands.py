@@ -26,7 +26,7 @@ class Group(NamedTuple):
 
 _MEASURE: Mapping[str, Command | Group] = {
     "run": Command("run:run", "measure backends, model sizes, numbers of ranks and layouts"),
-    "tune": Command("tune:tune", "search each stack's best layout under equal budgets"),
+    "tune": Command("run:tune", "search each stack's best layout under equal budgets"),
     "rerun": Command("rerun:rerun", "repeat a run from its manifest"),
     "plan": Command("plan:plan", "predict memory, time and cost before a run"),
 }

@@ -49,17 +49,14 @@ def compare(
     if not sides[0]:
         raise UsageError("compare takes two sides: suite compare BEFORE AFTER, or --before PATH ... --after PATH ...")
     if gate is None and (allow_missing or strict or same_stack or gate_phase):
-        raise UsageError(
-            "--allow-missing, --strict, --same-stack and --gate-phase say what a gate does: give --gate too"
-        )
+        raise UsageError("--allow-missing, --strict, --same-stack and --gate-phase are of a gate: give --gate too")
     if gate is not None:
         check_gate(gate, gate_phase)
     with without_collector():
         first, second = map(read_entries, sides) if sides[1] else by_environment(read_entries(sides[0]))
-        lacking = left_out(first, second)
         runs = (*first.entries, *second.entries)
         with_suspect = with_suspect or all(takes_suspect(entry.manifest) for entry in runs)
-        result = compare_entries(first.entries, second.entries, left_out=lacking, with_suspect=with_suspect)
+        result = compare_entries(first.entries, second.entries, left_out(first, second), with_suspect)
         outcome = None
         if gate is not None:
             result, outcome = hold_to(result, gate, allow_missing, strict, same_stack, gate_phase, with_suspect)

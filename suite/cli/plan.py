@@ -37,7 +37,7 @@ class What:
     preset: str | None = option("plan the work of a preset on its devices, with its engine (see `suite sizes`)")
     backend: list[str] | None = option("backend; repeat for several [default: deepspeed and megatron]")
     workload: str | None = option(
-        "work of an iteration [default: trlx-ds-chat, grpo where engines are searched, or the preset's]",
+        "work of an iteration [default: trlx-ds-chat, grpo where engines are searched, or the preset's]"
     )
     samples_per_iteration: int | None = option("samples of an iteration in all, on however many devices")
     scaling: str = option("weak (samples per device fixed) or strong (in all)", "weak")
@@ -215,11 +215,7 @@ def _answer(
 
 
 def _search(
-    questions: list[Question],
-    wishes: Wishes,
-    generation: str | None,
-    point: PresetPoint | None,
-    wanted: Searched,
+    questions: list[Question], wishes: Wishes, generation: str | None, point: PresetPoint | None, wanted: Searched
 ) -> int:
     """Where placements are searched: the answer or its scaling curves, and what a simulation says of the best."""
     most_only = wishes.target is not None or wishes.deadline is not None

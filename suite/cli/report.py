@@ -8,13 +8,13 @@ import typer
 from suite.bundle.archive.opening import opened
 from suite.bundle.walk import find_studies
 from suite.cli.command import argument, command, flag, option
-from suite.cli.output import STANDARD_OUTPUT, is_json, print_json, warn, without_collector, written_to
+from suite.cli.output import STANDARD_OUTPUT, is_json, print_json, warn, without_collector
 from suite.report.facts.model import build
 from suite.report.reading import read_entries
 from suite.report.terminal import print_answer, print_headline, print_imported
 from suite.report.text.markdown import as_json as figures
 from suite.report.text.markdown import brief, render, write
-from suite.spec.terminal import UsageError, printable, say
+from suite.spec.terminal import UsageError, printable, say, say_lines
 from suite.spec.width import terminal_columns, wrapped
 
 
@@ -33,13 +33,10 @@ def report(
     """Print who is faster, how sure that is, and each row; write a Markdown report (--output) or a page (--html)."""
     if output and output == html:
         raise UsageError(f"--output and --html are both {output}: the page and the Markdown are two files")
-    if (is_json() or is_brief) and (output or html):
-        raise UsageError(
-            f"{'--json' if is_json() else '--brief'} prints and writes no file: leave out "
-            f"{'--output' if output else '--html'}"
-        )
-    if is_json() and is_brief:
-        raise UsageError("--json and --brief are two ways to print: leave one out")
+    given = {"--json": is_json(), "--brief": is_brief, "--output": output, "--html": html}
+    named = [name for name, value in given.items() if value]
+    if (is_json() or is_brief) and len(named) > 1:
+        raise UsageError(f"{named[0]} prints one answer alone: leave out {named[1]}")
     places = context.with_resource(opened(runs))  # so that whoever writes a view of them still finds their events
     with without_collector():
         found = read_entries(runs, with_imported=True)
@@ -55,12 +52,8 @@ def report(
             answers = [study.model_dump(mode="json", by_alias=True) for study in studies]
             print_json({**figures(model), "damaged": found.damaged, "studies": answers})
             return
-        if output == STANDARD_OUTPUT:
-            with written_to(output, ".md") as path:
-                path.write_text(render(model, {}, first=first))
-            return
-        if is_brief:
-            say(brief(model).rstrip())
+        if is_brief or output == STANDARD_OUTPUT:
+            say((brief(model) if is_brief else render(model, {}, first=first)).rstrip())
             return
         written = write(model, output, first) if output else ()
         page = None
@@ -70,8 +63,7 @@ def report(
             page = write_page(model, found.entries, html, first)
     print_answer(model)
     print_headline(model)
-    for line in lines:
-        say(printable(line))
+    say_lines(map(printable, lines))
     print_imported(model)
     for line in model.caveats:
         warn("note: ", line)
@@ -81,4 +73,4 @@ def report(
         say(printable(f"wrote {page.path} ({page.size_text})"))
     if not written and not page:
         hint = "add -o report.md to write the whole report, with plots, or --html report.html for a page to explore"
-        say("\n".join(wrapped(hint, terminal_columns(), rest="  ")))
+        say_lines(wrapped(hint, terminal_columns(), rest="  "))

@@ -9,7 +9,7 @@ from suite.bundle.removing import removable
 from suite.bundle.removing import remove as remove_bundle
 from suite.bundle.tags import change_tags, check_tags, tags_of
 from suite.cli.command import argument, command, flag, option, runs_of_any_kind
-from suite.cli.output import DONE, agreed, answer, is_json, print_json, without_collector
+from suite.cli.output import agreed, answer, is_json, print_json, without_collector
 from suite.report.formatting.numbers import counted
 from suite.report.listing import STATUSES, Wanted, ordered, read_listing
 from suite.spec.names import SAFE_ID, nearest
@@ -44,7 +44,7 @@ def list_runs(
     ),
     reverse: bool = flag("begin at the other end"),
     limit: int | None = option(f"show so many, 0: all [default: {_ON_A_TERMINAL} on a terminal, else all]", min=0),
-) -> int:
+) -> None:
     """List runs with their state: also those that failed, are being run, or cannot be read.
 
     Times are UTC. What is shown is derived from the bundles, once, and kept; `suite verify` reads them anew.
@@ -71,15 +71,9 @@ def list_runs(
         most = limit if limit is not None else _ON_A_TERMINAL if sys.stdout.isatty() and not is_json() else 0
         shown = fitting[:most] if most else fitting
         if is_json():
-            print_json(
-                {
-                    "runs": [one.as_json() for one in shown],
-                    "fitting": len(fitting),
-                    "found": len(listing.runs),
-                    "problems": list(listing.problems),
-                }
-            )
-            return DONE
+            facts = {"fitting": len(fitting), "found": len(listing.runs), "problems": list(listing.problems)}
+            print_json({"runs": [one.as_json() for one in shown], **facts})
+            return
         if shown:
             from suite.report.text.runs import print_runs
 
@@ -88,7 +82,6 @@ def list_runs(
     note(f"{len(fitting):,} of {len(listing.runs):,} runs{more}" if fitting or listing.runs else "no runs")
     for line in listing.problems:
         note(printable(line))
-    return DONE
 
 
 @command("print as JSON")
@@ -103,9 +96,8 @@ def tag(
     Tags are kept beside the bundles, in .tags, so that neither a bundle nor its digest changes.
     """
     adding, removing = check_tags(add or ()), check_tags(remove or ())
-    both = sorted(set(adding) & set(removing))
-    if both:
-        raise UsageError(f"{both[0]} is to be given and taken at once")
+    for both in sorted(set(adding) & set(removing)):
+        raise UsageError(f"{both} is to be given and taken at once")
     bundles = [_bundle(runs, each) for each in run]
     change = bool(adding or removing)
     found = {path.name: change_tags(path, adding, removing) if change else tags_of(path) for path in bundles}
@@ -118,12 +110,12 @@ def remove(
     run: list[str] = argument("run ids, or bundles' folders", metavar="RUN", autocompletion=runs_of_any_kind),
     runs: Path = option("results folder in which runs are looked for by their ids", Path("runs")),
     yes: bool = flag("do not ask", "--yes", "-y"),
-) -> int:
+) -> None:
     """Remove runs for good, with their tags. A run that is going on, or that was submitted to a cluster, is refused.
 
     Nothing is removed unless all of the runs can be. A report tells of repeats that are not there.
     """
-    found = list({str(path): removable(path) for path in (_bundle(runs, each) for each in run)}.values())
+    found = [removable(path) for path in dict.fromkeys(_bundle(runs, each) for each in run)]
     total = sum(one.bytes for one in found)
     for one in () if is_json() else found:
         say(printable(f"{one.bundle.path}: {counted(one.files, 'file')}, {one.bytes / 2**20:.1f} MiB"))
@@ -134,7 +126,6 @@ def remove(
         {"path": str(one.bundle.path), "run": one.bundle.id, "files": one.files, "bytes": one.bytes} for one in found
     ]
     answer({"runs": facts, "bytes": total, "removed": removed}, [f"removed {counted(len(found), 'run')}"])
-    return DONE
 
 
 def _tell(done: int, total: int) -> None:

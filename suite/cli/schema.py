@@ -7,9 +7,7 @@ from suite.export.schema import schema_names
 
 
 @command("print the list as JSON; a schema is JSON anyway")
-def schema(
-    name: str | None = argument("manifest, record, events ...; without one, all are listed", None),
-) -> None:
+def schema(name: str | None = argument("manifest, record, events ...; without one, all are listed", None)) -> None:
     """Print the JSON Schema of a file that the suite writes.
 
     \b

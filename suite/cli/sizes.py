@@ -7,15 +7,13 @@ from suite.cli.output import is_json, print_json
 from suite.cli.saved_help import content_width
 from suite.spec.catalogue import find_ladder, find_size, ladders, presets
 from suite.spec.shape import Shape
-from suite.spec.terminal import say
+from suite.spec.terminal import say, say_lines
 from suite.spec.width import terminal_columns, unbroken, wrapped
 from suite.theory.parameters import parameter_count
 
 
 @command("print as JSON")
-def sizes(
-    ladder: str | None = option("only this ladder"),
-) -> None:
+def sizes(ladder: str | None = option("only this ladder")) -> None:
     """List the model sizes by ladder; parameters are computed from the shape, never read off the name.
 
     Below them the presets of `suite run`, each a measurement of several sizes.
@@ -37,15 +35,12 @@ def sizes(
                 f"{shape['ffn']:>6} {shape['heads']:>5} {shape['kv_heads']:>3} {shape['vocab']:>6}"
             )
             note = "; ".join(filter(None, (_experts(shape), shape["note"])))
-            if columns is not None and note:
-                line = "\n".join([line, *wrapped(note, columns, "    ")])
-            else:
-                line = f"{line}  {note}".rstrip()
-            say(line)
+            is_below = columns is not None and note
+            say_lines([line, *wrapped(note, columns, "    ")] if is_below else [f"{line}  {note}".rstrip()])
     for preset in () if ladder else presets().values():
         points = [f"{point.size} on {point.ranks}" for point in preset.points]
-        say("\n".join(wrapped(preset.summary, columns, f"preset {preset.name}: ", "  ")))
-        say("\n".join(wrapped(unbroken(points) + " ranks", columns, "  ")))
+        say_lines(wrapped(preset.summary, columns, f"preset {preset.name}: ", "  "))
+        say_lines(wrapped(unbroken(points) + " ranks", columns, "  "))
 
 
 def _row(size: Shape) -> dict[str, Any]:

@@ -10,11 +10,10 @@ import typer
 
 from suite.bundle.record import Record
 from suite.cli.command import command, flag, option
-from suite.cli.options.check import show_plan, still_to_do
 from suite.cli.options.cluster import Nodes
 from suite.cli.options.fields import option_group
 from suite.cli.options.options_file import with_site
-from suite.cli.options.work import Work
+from suite.cli.options.work import Work, show_plan, still_to_do
 from suite.cli.output import DONE, RUN_FAILED, STANDARD_OUTPUT, answer, is_json, print_json, warn
 from suite.conduct.cluster.hand_over import hand_over, write_documents
 from suite.conduct.cluster.smoke import smoke_documents, smoke_root

@@ -9,10 +9,9 @@ from typing import Any
 
 from suite.backends.registry import read_interpreters
 from suite.cli.command import flag, group, option
-from suite.cli.options.check import refuse
 from suite.cli.options.fields import option_of, settings_of
 from suite.cli.options.reading import Python, checked
-from suite.cli.options.work import Work
+from suite.cli.options.work import Work, refuse
 from suite.cli.output import warn
 from suite.conduct.cluster.machine import ClusterMachine, cluster_machine, plan_again, require_layout
 from suite.conduct.cluster.smoke import smoke_plan

@@ -1,6 +1,6 @@
 """Options of every command that plans runs: what is measured, and for how long."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
@@ -10,11 +10,14 @@ from typing import Any, cast
 from suite.cli.command import flag, group, option
 from suite.cli.options.fields import LAYOUT, WORK, LayoutOptions, WorkloadOptions, layouts_asked, workload_changes
 from suite.cli.options.reading import checked, seconds
-from suite.cli.output import warn
+from suite.cli.output import DONE, is_json, print_json, warn
 from suite.conduct.planning.machine import Machine
-from suite.conduct.planning.request import GivenOptions, Request, cross_product, preset_requests, replaced
+from suite.conduct.planning.plan import Plan
+from suite.conduct.planning.preflight import Preflight
+from suite.conduct.planning.request import GivenOptions, Request, RunState, cross_product, preset_requests, replaced
+from suite.conduct.running.state import states
 from suite.spec.catalogue import Preset, find_device, find_preset
-from suite.spec.manifest import FEWEST_RUNS, Stopping
+from suite.spec.manifest import FEWEST_RUNS, Manifest, Stopping
 from suite.spec.terminal import UsageError, note
 from suite.spec.typed import share
 
@@ -33,7 +36,7 @@ class What:
     ladder: str | None = option("all sizes of a ladder, e.g. cpu, true, trlx")
     shape: list[Path] | None = option("shape file: YAML, or a Hugging Face config.json")
     workload: str | None = option(
-        "named work of an iteration, which other options change [default: cpu or trlx-ds-chat]",
+        "named work of an iteration, which other options change [default: cpu or trlx-ds-chat]"
     )
     scaling: Names = option("weak (samples per device fixed) or strong (in all); repeat for both [default: weak]")
     layout: Names = option(
@@ -173,7 +176,14 @@ class Work(LayoutOptions, WorkloadOptions, What):
         return None if self.preset is None else find_preset(self.preset)
 
     def _common(self, machine: Machine) -> dict[str, Any]:
-        limits = self._limits()
+        run = None if self.timeout is None else seconds("--timeout", self.timeout)
+        silence = None if self.hang_timeout is None else seconds("--hang-timeout", self.hang_timeout)
+        if run is not None and silence is not None and silence > run:
+            raise UsageError(
+                f"--hang-timeout {self.hang_timeout} is longer than --timeout {self.timeout}: no hang would ever be "
+                "seen; give a shorter one"
+            )
+        limits = {"run_seconds": run, "silence_seconds": silence}
         asked = {"iterations": self.iterations, **limits}
         return {
             "backends": self.backends,
@@ -196,13 +206,52 @@ class Work(LayoutOptions, WorkloadOptions, What):
             "left_open": tuple(name for name, value in asked.items() if value is None),
         }
 
-    def _limits(self) -> dict[str, float | None]:
-        """The limits that were given. Raises UsageError where they contradict each other."""
-        run = None if self.timeout is None else seconds("--timeout", self.timeout)
-        silence = None if self.hang_timeout is None else seconds("--hang-timeout", self.hang_timeout)
-        if run is not None and silence is not None and silence > run:
-            raise UsageError(
-                f"--hang-timeout {self.hang_timeout} is longer than --timeout {self.timeout}: no hang would ever be "
-                "seen; give a shorter one"
-            )
-        return {"run_seconds": run, "silence_seconds": silence}
+
+def still_to_do(states: Sequence[tuple[Manifest, RunState]], retry_failed: bool) -> set[str]:
+    """Ids of the runs that a command would start."""
+    left = {"to run", "interrupted", "damaged", *(["failed before"] if retry_failed else [])}
+    return {manifest.run.id for manifest, state in states if state in left}
+
+
+def refuse(found: Preflight, runs: Collection[str], force: bool) -> None:
+    """Raise UsageError where one of these runs is not expected to fit or to end in time; with ``force`` only warn."""
+
+    refusals = found.of(runs).refusals
+    if force:
+        for line in refusals:
+            warn("warning: ", line)
+        return
+    if len(refusals) == 1:
+        raise UsageError(f"{refusals[0]}; --force runs it all the same")
+    for line in refusals:
+        warn("refused: ", line)
+    if refusals:
+        raise UsageError(f"{len(refusals)} rows are refused; leave them out or change them, or run them with --force")
+
+
+def show_plan(
+    plan: Plan,
+    found: Preflight,
+    root: Path,
+    retry_failed: bool,
+    work: Work,
+    elsewhere: Sequence[str] = (),
+    more: Mapping[str, Any] | None = None,
+) -> int:
+    """The dry run of every launcher; ``elsewhere``: what of the plan this machine cannot run; ``more``: of the JSON.
+    Raises as ``refuse``."""
+    from suite.conduct.planning.show import plan_rows, print_plan
+
+    now = states(plan.manifests, root)
+    to_do = still_to_do(now, retry_failed)
+    rows, left = plan_rows(now, found), found.of(to_do)
+    if is_json():
+        skipped = [entry.model_dump() for entry in plan.skipped]
+        body = {"plan": plan.id, "runs": rows, "skipped": skipped, "notes": plan.notes, "expected": left.totals()}
+        print_json({**body, "not_here": elsewhere, **(more or {})})
+    else:
+        print_plan(plan, rows, left)
+    for line in elsewhere:
+        warn("not on this machine: ", line)
+    refuse(found, to_do, work.force)
+    return DONE
