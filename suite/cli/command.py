@@ -20,7 +20,7 @@ from suite.spec.typed import MOST, first_beyond, shown
 
 Options = TypeVar("Options")
 #: of a flag that is called as its parameter
-_OWN_NAME = ("--",)
+_OWN_NAME = "--"
 
 
 def option(help: str, default: Any = None, *names: str, panel: str | None = None, **facts: Any) -> Any:
@@ -31,7 +31,7 @@ def option(help: str, default: Any = None, *names: str, panel: str | None = None
 
 def flag(help: str, *names: str, panel: str | None = None) -> Any:
     """One that is off unless it is given, and has no opposite."""
-    return option(help, False, *(names or _OWN_NAME), panel=panel)
+    return option(help, False, *(names or [_OWN_NAME]), panel=panel)
 
 
 def argument(help: str, default: Any = ..., **facts: Any) -> Any:
@@ -126,8 +126,8 @@ def _for_typer(name: str, kind: Any, default: Any, heading: str | None = None) -
     if isinstance(default, Field):
         info = default.metadata["typer"]
         info.rich_help_panel = info.rich_help_panel or heading
-        if info.param_decls == _OWN_NAME:
-            info.param_decls = (f"--{name.replace('_', '-')}",)  # else it had an opposite
+        if info.default == _OWN_NAME:  # Typer's place of the first name; without any it had an opposite
+            info.default = f"--{name.replace('_', '-')}"
         info.autocompletion = info.autocompletion or _OFFERED.get(name)
         kind, default = Annotated[kind, info], default.default
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
