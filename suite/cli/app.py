@@ -123,19 +123,14 @@ class GroupedCommand(TyperCommand):
         found: dict[str, list[tuple[str, str]]] = {}
         is_long = len(self.params) > MOST_OPTIONS and _EVERY not in ctx.meta
         for param in self.get_params(ctx):
-            if is_long and param in self.params and param.name not in USUAL:
-                continue
-            record = param.get_help_record(ctx)
-            if record is not None:
-                label, text = plain_record(param, *record)
+            if not is_long or param not in self.params or param.name in USUAL:
+                label, text = plain_record(param, *param.get_help_record(ctx))
                 found.setdefault(heading(param), []).append((label, text.replace("-", _UNBROKEN_HYPHEN)))
-        named = [name for name in found if name not in (ARGUMENTS, OTHER)]
-        if len(named) < 3:
-            options = [param for param in found if param != ARGUMENTS]
-            found = {ARGUMENTS: found.get(ARGUMENTS, []), OTHER: [row for name in options for row in found[name]]}
-        order = (ARGUMENTS, *PANELS)
-        for name in sorted(found, key=lambda name: order.index(name) if name in order else len(order)):
-            if found[name]:
+        if len(found.keys() - {ARGUMENTS, OTHER}) < 3:
+            options = [row for name, rows in found.items() if name != ARGUMENTS for row in rows]
+            found = {ARGUMENTS: found.get(ARGUMENTS, []), OTHER: options}
+        for name in dict.fromkeys((ARGUMENTS, *PANELS, *found)):
+            if found.get(name):
                 with formatter.section(name):
                     formatter.write_dl(found[name])
         if is_long:
@@ -169,14 +164,12 @@ def plain_record(param: Any, label: str, text: str) -> tuple[str, str]:
     text = re.sub(r"x>=(\d+)", r"at least \1", text.replace("  [", " ["))
     if param.param_type_name == "argument":
         return argument_name(param), text.removesuffix(" [required]")
-    if getattr(param, "secondary_opts", ()):
+    if param.secondary_opts:
         name = param.opts[0].removeprefix("--")
         text = re.sub(rf"(; )?default: no-{re.escape(name)}(?=[;\]])", "", text).removesuffix(" []")
         return f"--[no-]{name}", text.replace(f"default: {name}]", "default: on]")
     names = ", ".join(sorted(param.opts, key=lambda name: len(name) - len(name.lstrip("-"))))
-    if getattr(param, "is_flag", False) or getattr(param, "count", False):
-        return names, text
-    return f"{names} {metavar(param, label)}", text
+    return names if param.is_flag else f"{names} {metavar(param, label)}", text
 
 
 def metavar(param: Any, label: str) -> str:
@@ -234,7 +227,7 @@ class Commands(TyperGroup):
         listed = {
             name: TyperCommand(name, short_help=entry.summary, rich_markup_mode=None) for name, entry in table.items()
         }
-        super().__init__(**{**settings, "commands": listed})
+        super().__init__(**{**settings, "commands": listed, "rich_markup_mode": None})
         self._table, self._default = table, default
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
@@ -286,19 +279,11 @@ def submit_command(launcher: str) -> TyperCommand | TyperGroup:
 def load(name: str, entry: Command | Group) -> TyperCommand | TyperGroup:
     """The command as the command line runs it. Its module is imported here."""
     if isinstance(entry, Group):
-        return Commands(
-            table=entry.commands,
-            default=entry.default,
-            name=name,
-            help=entry.help,
-            no_args_is_help=True,
-            rich_markup_mode=None,
-        )
+        return Commands(table=entry.commands, default=entry.default, name=name, help=entry.help, no_args_is_help=True)
     module, _, function = entry.function.partition(":")
     single = typer.Typer(rich_markup_mode=None, add_completion=False)
-    single.command(name, cls=GroupedCommand, short_help=entry.summary)(
-        getattr(import_module(f"suite.cli.{module}"), function)
-    )
+    own = getattr(import_module(f"suite.cli.{module}"), function)
+    single.command(name, cls=GroupedCommand, short_help=entry.summary)(own)
     made = typer.main.get_command(single)
     assert isinstance(made, TyperCommand)
     return made

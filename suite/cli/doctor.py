@@ -5,7 +5,7 @@ from pathlib import Path
 from suite.backends.registry import read_interpreters
 from suite.cli.command import command, option
 from suite.cli.options.reading import Python
-from suite.cli.output import DONE, GATE_NOT_MET, is_json, print_json
+from suite.cli.output import DONE, GATE_NOT_MET, answer
 from suite.conduct.doctor.examine import commands_to_install, examine, print_diagnosis
 from suite.spec.terminal import say
 from suite.spec.width import terminal_columns
@@ -22,8 +22,6 @@ def doctor(
         say("\n".join(commands_to_install(install)))
         return DONE
     diagnosis = examine(read_interpreters(python or ()), runs)
-    if is_json():
-        print_json({**diagnosis.model_dump(mode="json"), "able": diagnosis.able})
-    else:
-        print_diagnosis(diagnosis, terminal_columns())
+    facts = {**diagnosis.model_dump(mode="json"), "able": diagnosis.able}
+    answer(facts, lambda: print_diagnosis(diagnosis, terminal_columns()))
     return DONE if diagnosis.able else GATE_NOT_MET

@@ -8,7 +8,7 @@ from suite.backends.registry import read_interpreters
 from suite.bundle.files import replace_atomically
 from suite.cli.command import argument, command, flag, option
 from suite.cli.options.reading import Python, require_place
-from suite.cli.output import BAD_USAGE, DONE, GATE_NOT_MET, RUN_FAILED, answer, complain, is_json, print_json
+from suite.cli.output import BAD_USAGE, DONE, GATE_NOT_MET, RUN_FAILED, answer, complain, is_json
 from suite.conduct.cluster.image_file import file_digest
 from suite.images.build import BuildChoices, BuildFailed, build_image, pin_for_compose
 from suite.images.check import check_image
@@ -33,10 +33,8 @@ def list_images() -> None:
     except UsageError as error:
         why = str(error)
     found = rows(dict(images()), suite_version(), api)
-    if is_json():
-        print_json({"images": [row.model_dump(mode="json") for row in found], "engine": why})
-    else:
-        print_rows(found, why)
+    facts = {"images": [row.model_dump(mode="json") for row in found], "engine": why}
+    answer(facts, lambda: print_rows(found, why))
 
 
 @command("print as JSON")
@@ -65,10 +63,7 @@ def build(
             say(f"  {line}", err=True)
         return complain(str(error), RUN_FAILED)
     pinned = pin_for_compose(project, built)
-    if is_json():
-        print_json(built.model_dump(mode="json"))
-    else:
-        print_built(built, pinned)
+    answer(built.model_dump(mode="json"), lambda: print_built(built, pinned))
     return DONE
 
 
@@ -101,16 +96,14 @@ def lock(
     project, runtime = Project.of(checkout), connect()
     answers = ask(runtime.api, looked_up)
     changed = write(answers, project.root) if update else []
-    if is_json():
-        told = [{**answer.model_dump(mode="json"), "verdict": answer.verdict} for answer in answers]
-        print_json({"bases": told, "changed": [str(path) for path in changed]})
-    else:
-        print_answers(answers)
-        say_lines(f"wrote {path}" for path in changed)
-    if all(answer.verdict == "unknown" for answer in answers):
+    told = [{**one.model_dump(mode="json"), "verdict": one.verdict} for one in answers]
+    answer({"bases": told, "changed": [str(path) for path in changed]}, lambda: print_answers(answers))
+    say_lines(() if is_json() else (f"wrote {path}" for path in changed))
+    verdicts = {one.verdict for one in answers}
+    if verdicts == {"unknown"}:
         say("error: no registry could be asked: the digests are neither confirmed nor refuted", err=True)
         return BAD_USAGE
-    return GATE_NOT_MET if not update and any(answer.verdict == "differs" for answer in answers) else DONE
+    return GATE_NOT_MET if not update and "differs" in verdicts else DONE
 
 
 @command("print as JSON")
@@ -128,10 +121,8 @@ def check(
     found = check_image(runtime.api, known, tag, project)
     if sbom is not None:
         sbom.write_bytes(read_sbom(runtime.api, tag))
-    if is_json():
-        print_json({"image": tag, "differences": [difference.model_dump(mode="json") for difference in found]})
-    else:
-        print_differences(tag, found)
+    facts = {"image": tag, "differences": [difference.model_dump(mode="json") for difference in found]}
+    answer(facts, lambda: print_differences(tag, found))
     return GATE_NOT_MET if found else DONE
 
 

@@ -4,7 +4,7 @@ standard error, never a traceback, when something is wrong."""
 import gc
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -36,10 +36,12 @@ def print_json(value: Any) -> None:
     sys.stdout.flush()
 
 
-def answer(facts: Any, lines: Iterable[object]) -> None:
-    """What a command found, as JSON to a program that asked for it, else line by line."""
+def answer(facts: Any, lines: Iterable[object] | Callable[[], None]) -> None:
+    """What a command found, as JSON to a program that asked for it, else line by line, or by what prints them."""
     if _is_json:
         print_json(facts)
+    elif callable(lines):
+        lines()
     else:
         say_lines(lines)
 

@@ -13,7 +13,7 @@ from suite.bundle.store import Bundle
 from suite.cli.command import argument, command, flag, option
 from suite.cli.main import INTERRUPTED
 from suite.cli.options.launchers import Where
-from suite.cli.output import DONE, GATE_NOT_MET, RUN_FAILED, confirmed, is_json, print_json
+from suite.cli.output import DONE, GATE_NOT_MET, RUN_FAILED, answer, confirmed, is_json
 from suite.conduct.planning.machine import Machine, require_same_variables
 from suite.conduct.planning.plan import Plan
 from suite.conduct.running import rerun as again
@@ -127,10 +127,7 @@ def rerun(
     outcome = rerun_outcome(before, plan, runs, within, with_suspect, partners)
     if is_on_cluster and any(record.status != "ok" for record in outcome.after):
         ended = RUN_FAILED
-    if is_json():
-        print_json(outcome.document())
-    else:
-        print_rerun(outcome, runs)
+    answer(outcome.document(), lambda: print_rerun(outcome, runs))
     missed = ("not reproduced", "cannot tell") if strict else ("not reproduced",)
     return ended or (GATE_NOT_MET if outcome.verdict in missed else DONE)
 

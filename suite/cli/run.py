@@ -14,7 +14,7 @@ from suite.cli.main import INTERRUPTED
 from suite.cli.options.launchers import Device, Where
 from suite.cli.options.reading import rank_counts, seconds
 from suite.cli.options.work import Names, Work, refuse, show_plan, still_to_do
-from suite.cli.output import DONE, RUN_FAILED, answer, is_json, print_json, warn
+from suite.cli.output import DONE, RUN_FAILED, answer, is_json, warn
 from suite.conduct.planning.machine import Machine, require_other_stacks
 from suite.conduct.planning.plan import Plan, make_joint_plan
 from suite.conduct.planning.preflight import preflight
@@ -146,11 +146,10 @@ def run(
         summary = work_on(plan)
     else:
         plan, summary, found_out = follow(Pursuit(plan.firsts, rule, runs, view, plan.seats), plan, work_on)
-    if is_json():
-        told = {} if found_out is None else {"precision": found_out.model_dump(mode="json")}
-        print_json({"plan": plan.id, **summary.model_dump(mode="json"), **told})
-    else:
-        display.print_summary(summary, plan, runs, () if found_out is None else lines(found_out))
+    told = {} if found_out is None else {"precision": found_out.model_dump(mode="json")}
+    reached = () if found_out is None else lines(found_out)
+    facts = {"plan": plan.id, **summary.model_dump(mode="json"), **told}
+    answer(facts, lambda: display.print_summary(summary, plan, runs, reached))
     failed = summary.failed or summary.failed_before
     return INTERRUPTED if summary.interrupted else RUN_FAILED if failed else DONE
 

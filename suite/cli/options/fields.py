@@ -1,7 +1,7 @@
 """Options that follow from the declarations of models' fields."""
 
 from collections.abc import Sequence
-from dataclasses import make_dataclass, replace
+from dataclasses import make_dataclass
 from types import UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
@@ -10,8 +10,9 @@ from pydantic.fields import FieldInfo
 
 from suite.cli.command import option
 from suite.cli.options.reading import checked
-from suite.spec.fields import Declared, declared, switched_on
+from suite.spec.fields import Declared, chosen, declared, switched_on
 from suite.spec.layout import Layout
+from suite.spec.names import nearest
 from suite.spec.terminal import UsageError
 from suite.spec.workload import Workload
 
@@ -87,29 +88,21 @@ def workload_changes(options: Any) -> dict[str, Any]:
     return _given(options, Workload)
 
 
-def layout_choices(options: Any) -> dict[str, Any]:
-    """The fields of ``LayoutChoices`` as they were given."""
-    body: dict[str, Any] = {}
-    for name, fact in declared(Layout):
-        if fact.option:
-            value, info = getattr(options, name), Layout.model_fields[name]
-            if fact.choice == "compare":
-                body[name] = tuple(value or ())
-            elif fact.choice == "switch":
-                body[name] = switched_on(info) if value else info.default
-            else:
-                body[name] = value
-    return body
-
-
 def layouts_asked(options: Any, texts: Sequence[str]) -> tuple[dict[str, Any], ...]:
-    """``layout_choices`` of each ``--layout`` with the single options, or of these alone. Raises UsageError."""
-    return tuple(layout_choices(replace(options, **_in_one(options, text))) for text in texts or ("",))
+    """The fields of ``LayoutChoices`` of each ``--layout`` with the single options, or of these alone, as they were
+    given. Raises UsageError."""
+    found = []
+    for text in texts or ("",):
+        body = {name: getattr(options, name) for name, fact in declared(Layout) if fact.option} | _in_one(options, text)
+        body |= {name: tuple(body[name] or ()) for name in chosen(Layout, "compare")}
+        for name in chosen(Layout, "switch"):
+            info = Layout.model_fields[name]
+            body[name] = switched_on(info) if body[name] else info.default
+        found.append(body)
+    return tuple(found)
 
 
 def _in_one(options: Any, text: str) -> dict[str, Any]:
-    from suite.spec.names import nearest
-
     facts = {fact.option.removeprefix("--"): (name, fact) for name, fact in declared(Layout) if fact.option}
     found: dict[str, Any] = {}
     for part in filter(None, text.split(",")):

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from suite.backends.registry import read_interpreters
+from suite.backends.registry import Interpreters, read_interpreters
 from suite.cli.command import flag, group, option
 from suite.cli.options.fields import option_group, option_of, settings_of
 from suite.cli.options.reading import Python
@@ -66,51 +66,47 @@ class Where(DockerOptions):
                         f"{option_of(each)} means nothing to the {self.launcher} launcher; "
                         f"add --launcher {name}, or leave it out"
                     )
-        return LAUNCHERS[self.launcher](self, device, backends, planning)
+        settings = settings_of(self, DockerSettings)
+        if self.require_idle:
+            settings = settings.model_copy(update={"env": {**settings.env, **REQUIRE_IDLE}})
+        machine, launcher = LAUNCHERS[self.launcher](self, settings, device, backends, planning)
+        if self.require_idle and not planning and not _is_remote(launcher):
+            require_idle_gpus(machine.device_names) if machine.device == "cuda" else require_idle_cpus()
+        return machine, launcher
 
     def warn_if_busy(self, machine: Machine, launcher: Launcher) -> None:
         """One line on standard error about what else this host does, where it is the one that runs are started on."""
-        runtime = getattr(launcher, "runtime", None)
-        if self.require_idle or (runtime is not None and runtime.facts.remote):
-            return
-        busy = busy_now(machine.device, machine.device_names)
+        busy = None if self.require_idle or _is_remote(launcher) else busy_now(machine.device, machine.device_names)
         if busy is not None:
             warn("warning: ", f"this machine is busy: {busy}; runs that this disturbs will be marked as suspect")
 
 
-def _open_local(where: Where, device: str, backends: Sequence[str], planning: bool) -> tuple[Machine, Launcher]:
-    start, settings = find_start(where.start), settings_of(where, DockerSettings)
-    asked = read_interpreters(where.python or (), compares=True)
+def _is_remote(launcher: Launcher) -> bool:
+    """Whether runs are started on another host, at which nobody can look from here."""
+    runtime = getattr(launcher, "runtime", None)
+    return runtime is not None and runtime.facts.remote
+
+
+def _open_local(
+    where: Where, settings: DockerSettings, device: str, backends: Sequence[str], planning: bool
+) -> tuple[Machine, Launcher]:
+    start, asked = find_start(where.start), read_interpreters(where.python or (), compares=True)
     machine = look_at_machine(asked.usual or sys.executable, device, planning, settings.gpu_ids)
     pythons = {seat: path for name in backends for seat, path in asked.seats(name).items()}
     machine = machine.model_copy(update={"pythons": pythons, "variables": measured_with(settings.env)})
-    _require_idle(where, machine, planning)
-    env = {**settings.env, **(REQUIRE_IDLE if where.require_idle else {})}
-    return machine, LocalLauncher(gpus=machine.device_names, env=env, start=start)
+    return machine, LocalLauncher(gpus=machine.device_names, env=settings.env, start=start)
 
 
-def _open_docker(where: Where, device: str, backends: Sequence[str], planning: bool) -> tuple[Machine, Launcher]:
+def _open_docker(
+    where: Where, settings: DockerSettings, device: str, backends: Sequence[str], planning: bool
+) -> tuple[Machine, Launcher]:
     from suite.conduct.running.containers import open_containers
 
-    python = None
-    if where.python:  # the variable names this machine's interpreter, not the images'
-        asked = read_interpreters(where.python)
-        if asked.named:
-            raise UsageError("each image has one interpreter: with --launcher docker --python is PATH, not NAME=PATH")
-        python = asked.usual
-    settings = settings_of(where, DockerSettings)
-    if where.require_idle:
-        settings = settings.model_copy(update={"env": {**settings.env, **REQUIRE_IDLE}})
-    opened = open_containers(settings, where.image, backends, device, python, note, planning)
-    if where.require_idle and not opened[1].runtime.facts.remote:
-        _require_idle(where, opened[0], planning)
-    return opened
-
-
-def _require_idle(where: Where, machine: Machine, planning: bool) -> None:
-    """Raises UsageError where the devices of this host are to be free and are not; a plan is only looked at."""
-    if where.require_idle and not planning:
-        require_idle_gpus(machine.device_names) if machine.device == "cuda" else require_idle_cpus()
+    # the variable behind --python names this machine's interpreter, not the images'
+    asked = read_interpreters(where.python) if where.python else Interpreters()
+    if asked.named:
+        raise UsageError("each image has one interpreter: with --launcher docker --python is PATH, not NAME=PATH")
+    return open_containers(settings, where.image, backends, device, asked.usual, note, planning)
 
 
 #: the launchers of `suite run` by name

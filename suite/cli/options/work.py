@@ -215,17 +215,12 @@ def still_to_do(states: Sequence[tuple[Manifest, RunState]], retry_failed: bool)
 
 def refuse(found: Preflight, runs: Collection[str], force: bool) -> None:
     """Raise UsageError where one of these runs is not expected to fit or to end in time; with ``force`` only warn."""
-
     refusals = found.of(runs).refusals
-    if force:
-        for line in refusals:
-            warn("warning: ", line)
-        return
-    if len(refusals) == 1:
+    if len(refusals) == 1 and not force:
         raise UsageError(f"{refusals[0]}; --force runs it all the same")
     for line in refusals:
-        warn("refused: ", line)
-    if refusals:
+        warn("warning: " if force else "refused: ", line)
+    if refusals and not force:
         raise UsageError(f"{len(refusals)} rows are refused; leave them out or change them, or run them with --force")
 
 
@@ -246,9 +241,8 @@ def show_plan(
     to_do = still_to_do(now, retry_failed)
     rows, left = plan_rows(now, found), found.of(to_do)
     if is_json():
-        skipped = [entry.model_dump() for entry in plan.skipped]
-        body = {"plan": plan.id, "runs": rows, "skipped": skipped, "notes": plan.notes, "expected": left.totals()}
-        print_json({**body, "not_here": elsewhere, **(more or {})})
+        facts = {"plan": plan.id, "runs": rows, "notes": plan.notes, "expected": left.totals(), "not_here": elsewhere}
+        print_json({**facts, "skipped": [entry.model_dump() for entry in plan.skipped], **(more or {})})
     else:
         print_plan(plan, rows, left)
     for line in elsewhere:
