@@ -27,17 +27,8 @@ DEFAULTS = Path("suite.toml")
 ARGUMENTS, OTHER = "Arguments", "Options"
 #: headings of options (`rich_help_panel`), in the order in which help shows them
 PANELS = (
-    "Work",
-    "Layout",
-    "Measuring",
-    "Search",
-    "Check and calibrate",
-    "Where it runs",
-    "Nodes",
-    "Queue",
-    "Pods",
-    "Containers",
-    "Output",
+    *("Work", "Layout", "Measuring", "Search", "Check and calibrate", "Where it runs"),
+    *("Nodes", "Queue", "Pods", "Containers", "Output"),
 )
 #: what `--help` shows of a command with more options than this; `--help-all` shows them all
 MOST_OPTIONS = 35
@@ -68,7 +59,6 @@ _STANDS_FOR = {
     "throughput|cost|latency": "objective",
     "weak|strong": "scaling",
 }
-METAVARS = {name: stands for stands, names in _STANDS_FOR.items() for name in names.split()}
 
 
 class GroupedCommand(TyperCommand):
@@ -174,10 +164,9 @@ def plain_record(param: Any, label: str, text: str) -> tuple[str, str]:
 
 def metavar(param: Any, label: str) -> str:
     """What stands for an option's value: its own metavar, else one by its name, else one by its type in ``label``."""
-    if param.metavar:
-        return str(param.metavar)
-    if param.name in METAVARS:
-        return METAVARS[param.name]
+    own = param.metavar or next((stands for stands, names in _STANDS_FOR.items() if param.name in names.split()), None)
+    if own is not None:
+        return str(own)
     kind = label.rpartition(param.opts[-1])[2].lower()
     for word, stands in (("path", "PATH"), ("file", "PATH"), ("int", "N"), ("float", "NUMBER")):
         if word in kind:

@@ -2,8 +2,7 @@
 
 from suite.backends.registry import backends as known
 from suite.backends.registry import read_interpreters
-from suite.cli.command import command
-from suite.cli.options.reading import Python
+from suite.cli.command import Python, command
 from suite.cli.output import is_json, print_json
 from suite.launch.probe import stack_versions
 from suite.spec.terminal import say_lines

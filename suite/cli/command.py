@@ -1,22 +1,22 @@
-"""How a command declares what it takes (``size: str = option("...")``), what a shell is offered for it, and how it
-ends: with what it found, or one line on standard error and never a traceback; and exit codes."""
+"""How a command declares what it takes (``size: str = option("...")``), how it is run, how what was typed is read, and
+what a shell is offered for it."""
 
 import errno
 import functools
 import inspect
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields, is_dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, dataclass_transform, get_type_hints
+from typing import Annotated, Any, TypeVar, dataclass_transform
 
 import typer
 
 from suite.cli.main import INTERRUPTED
 from suite.cli.output import DONE, ask_json, complain
 from suite.spec.terminal import UsageError, detail, tell
-from suite.spec.typed import MOST, first_beyond, shown
+from suite.spec.typed import MOST, MOST_RANKS, first_beyond, shown, whole
 
 Options = TypeVar("Options")
 #: of a flag that is called as its parameter
@@ -39,12 +39,25 @@ def argument(help: str, default: Any = ..., **facts: Any) -> Any:
     return field(default=default, metadata={"typer": typer.Argument(help=help, **facts)})
 
 
+#: `--python` of every command that starts a stack or asks one; an image sets the variable to its own stack
+Python = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="[NAME=]PATH",
+        help="Python interpreter that has the training stack, of all backends or of the one or the environment named "
+        "(repeat for several) [env var: SUITE_PYTHON] [default: this one, or .venv-NAME beside its .venv]",
+        rich_help_panel="Where it runs",
+    ),
+]
+
+
 @dataclass_transform(frozen_default=True)
 def group(heading: str) -> Callable[[type[Options]], type[Options]]:
     """A class whose fields are options that commands share, under this heading of help unless they have their own."""
 
     def made(kind: type[Options]) -> type[Options]:
-        kind.HEADING = heading  # type: ignore[attr-defined]
+        for info in (each.metadata["typer"] for each in vars(kind).values() if isinstance(each, Field)):
+            info.rich_help_panel = info.rich_help_panel or heading
         return dataclass(frozen=True)(kind)
 
     return made
@@ -86,8 +99,11 @@ def command(json_help: str | None = None) -> Callable[[Callable[..., int | None]
         # as Typer reads them: in the place of a parameter that is a data class its fields
         params: list[inspect.Parameter] = []
         for name, own in inspect.signature(function, eval_str=True).parameters.items():
-            is_group = is_dataclass(own.annotation)
-            params += _of_group(own.annotation) if is_group else [_for_typer(name, own.annotation, own.default)]
+            if is_dataclass(own.annotation):
+                each_of = fields(own.annotation)
+                params += [_for_typer(one.name, one.type, one if one.metadata else one.default) for one in each_of]
+            else:
+                params.append(_for_typer(name, own.annotation, own.default))
         params += [_for_typer(name, bool, declared) for name, declared in telling.items()]
         run.__signature__ = inspect.Signature(params)  # type: ignore[attr-defined]
         run.__annotations__ = {each.name: each.annotation for each in params}
@@ -106,26 +122,10 @@ def in_groups(function: Callable[..., Any], given: Mapping[str, Any]) -> dict[st
     return made
 
 
-def _of_group(group: Any) -> list[inspect.Parameter]:
-    """The fields. An option without a heading of its own has its class's (``HEADING``) in help."""
-    kinds = get_type_hints(group, include_extras=True)
-    owners = {name: owner for owner in reversed(group.__mro__) for name in inspect.get_annotations(owner)}
-    return [
-        _for_typer(
-            each.name,
-            kinds[each.name],
-            each if "typer" in each.metadata else each.default,
-            getattr(owners[each.name], "HEADING", None),
-        )
-        for each in fields(group)
-    ]
-
-
-def _for_typer(name: str, kind: Any, default: Any, heading: str | None = None) -> inspect.Parameter:
+def _for_typer(name: str, kind: Any, default: Any) -> inspect.Parameter:
     """``default``: what was declared, or a plain value."""
     if isinstance(default, Field):
         info = default.metadata["typer"]
-        info.rich_help_panel = info.rich_help_panel or heading
         if info.default == _OWN_NAME:  # Typer's place of the first name; without any it had an opposite
             info.default = f"--{name.replace('_', '-')}"
         info.autocompletion = info.autocompletion or _OFFERED.get(name)
@@ -139,6 +139,56 @@ def check_numbers(given: Mapping[str, Any]) -> None:
         for number in value if isinstance(value, (list, tuple)) else (value,):
             if first_beyond(number) is not None:
                 raise UsageError(f"--{name.replace('_', '-')} is a number up to {MOST:,}, not {shown(str(number))}")
+
+
+def rank_counts(texts: Sequence[str], most: int) -> tuple[int, ...]:
+    """Numbers of ranks as typed, ``all`` being as many ``most`` allows. Raises UsageError for other words."""
+    counts = []
+    for text in texts:
+        if text != "all" and not text.isdecimal():
+            raise UsageError(f"--ranks is a number or all, not {shown(text)}")
+        counts.append(most if text == "all" else whole("--ranks", text, MOST_RANKS))
+    return tuple(counts)
+
+
+def checked(make: Callable[[], Any]) -> Any:
+    """Build a model from what the user gave; a value it refuses becomes one line that names the field."""
+    from pydantic import ValidationError
+
+    try:
+        return make()
+    except ValidationError as error:
+        # each option, or else field, with its value and what is wrong with it
+        raise UsageError("; ".join(_reason(entry) for entry in error.errors(include_url=False))) from error
+
+
+#: Characters of what is wrong with one field.
+_LONGEST_MESSAGE = 1000
+#: models in which the fields that options set lie
+_INNER = frozenset(("layout", "limits", "measure", "stopping", "work", "workload"))
+
+
+def _reason(entry: Any) -> str:
+    from suite.cli.options.fields import option_of
+
+    names = [str(step) for step in entry["loc"] if not isinstance(step, int) and step not in _INNER]
+    message = entry["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
+    if len(message) > _LONGEST_MESSAGE:  # an unknown tag is said in full
+        message = f"{message[: _LONGEST_MESSAGE - 3]}..."
+    given = entry.get("input")
+    if not names or message.startswith("--"):
+        return str(message)
+    told = " ".join([option_of(names[0]), *names[1:]])
+    return f"{told} {given!r}: {message}" if isinstance(given, (int, float, str)) else f"{told}: {message}"
+
+
+def require_place(option: str, path: Path | None) -> None:
+    """Raises UsageError, before anything is computed for it, for a file that could not be written."""
+    if path is None or path.is_file():
+        return
+    if path.exists() or not path.parent.is_dir():
+        why = "it is not a regular file" if path.exists() else f"there is no folder {path.parent}"
+        raise UsageError(f"{option} {path} cannot be written: {why}")
 
 
 def _caused_by_the_user() -> tuple[type[Exception], ...]:

@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from suite.backends.registry import read_interpreters
-from suite.cli.command import command, option
-from suite.cli.options.reading import Python
+from suite.cli.command import Python, command, option
 from suite.cli.output import DONE, GATE_NOT_MET, answer
 from suite.conduct.doctor.examine import commands_to_install, examine, print_diagnosis
 from suite.spec.terminal import say

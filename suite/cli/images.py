@@ -6,8 +6,7 @@ from textwrap import shorten
 
 from suite.backends.registry import read_interpreters
 from suite.bundle.files import replace_atomically
-from suite.cli.command import argument, command, flag, option
-from suite.cli.options.reading import Python, require_place
+from suite.cli.command import Python, argument, command, flag, option, require_place
 from suite.cli.output import BAD_USAGE, DONE, GATE_NOT_MET, RUN_FAILED, answer, complain, is_json
 from suite.conduct.cluster.image_file import file_digest
 from suite.images.build import BuildChoices, BuildFailed, build_image, pin_for_compose

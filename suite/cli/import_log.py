@@ -7,8 +7,7 @@ from typing import cast, get_args
 from suite.bundle.imported.record import MARK, Told
 from suite.bundle.imported.store import import_log as imported
 from suite.bundle.imported.timers import Tool
-from suite.cli.command import argument, command, option
-from suite.cli.options.reading import checked
+from suite.cli.command import argument, checked, command, option
 from suite.cli.output import answer, is_json
 from suite.report.formatting.numbers import counted, number
 from suite.spec.names import nearest

@@ -5,9 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from suite.cli.command import argument, command, flag, group, offered, option
+from suite.cli.command import argument, checked, command, flag, group, offered, option, require_place
 from suite.cli.options.fields import WorkloadOptions, workload_changes
-from suite.cli.options.reading import checked, require_place
 from suite.cli.output import DONE, GATE_NOT_MET, answer
 from suite.planner import ask, show
 from suite.planner.ask import Question
@@ -141,17 +140,12 @@ def plan(
     named = None if work.preset is None else request.preset_of(work.preset, work.size)
     preset, point = named or (None, None)
     wished = (wanted.target, wanted.deadline) != (None, None)
+    alike = ("placement", "staleness", "target", "deadline", "iterations", "objective", "top")
     wishes = Wishes(
-        placement=wanted.placement,
-        staleness=wanted.staleness,
-        target=wanted.target,
-        deadline=wanted.deadline,
-        iterations=wanted.iterations,
+        **{name: getattr(wanted, name) for name in alike},
         devices=tuple(place.devices or ([point.ranks] if point and not wished else [])),
         kinds=tuple(place.device or (["any"] if wished else [preset.written_for if preset else USUAL_DEVICE])),
-        objective=wanted.objective,  # type: ignore[arg-type]
         prices=read_prices(wanted.price or []),
-        top=wanted.top,
         pauses=pauses_of(wanted.checkpoint, wanted.restart),
         generation_device=place.generation_device,
     )
@@ -170,11 +164,9 @@ def plan(
     questions = [replace(asked, reward=work.reward_seconds, tools=work.tool_seconds) for asked in questions]
     if calibrate is not None:
         questions = [calibrated(asked, calibrate) for asked in questions]
+    if searches and (wanted.min_devices or wanted.max_batch):
+        raise UsageError("--min-devices and --max-batch are of layouts: leave out --placement, --target and --preset")
     if searches:
-        if wanted.min_devices or wanted.max_batch:
-            raise UsageError(
-                "--min-devices and --max-batch are of layouts alone: leave out --placement, --target and --preset"
-            )
         return _search(questions, wishes, work.generation, point, wanted)
     if wanted.scale is not None:
         counts = ask.device_range(wanted.scale)
@@ -258,10 +250,7 @@ def _checked(files: list[Path], parameters: Parameters) -> int:
     try:
         from tools.planner.check import check_lines, run_check
     except ModuleNotFoundError as error:
-        raise UsageError(
-            "--check reads published tables with tools/planner of the repository, which an installed package lacks: "
-            "run it in a checkout"
-        ) from error
+        raise UsageError("--check reads tables with tools/planner of the repository: run it in a checkout") from error
     result = run_check(files, parameters)
     answer(result.model_dump(mode="json"), check_lines(result))
     return DONE

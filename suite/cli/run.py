@@ -9,10 +9,9 @@ from typing import Literal, cast
 
 import typer
 
-from suite.cli.command import argument, command, flag, option
+from suite.cli.command import argument, command, flag, option, rank_counts
 from suite.cli.main import INTERRUPTED
 from suite.cli.options.launchers import Device, Where
-from suite.cli.options.reading import rank_counts, seconds
 from suite.cli.options.work import Names, Work, refuse, show_plan, still_to_do
 from suite.cli.output import DONE, RUN_FAILED, answer, is_json, warn
 from suite.conduct.planning.machine import Machine, require_other_stacks
@@ -22,6 +21,7 @@ from suite.conduct.planning.turns import Turning, start_of, turns_refused
 from suite.conduct.running.state import states
 from suite.launch.outcome import Launcher
 from suite.spec.terminal import UsageError, say
+from suite.spec.typed import seconds
 
 
 @command("print the outcome as JSON")
@@ -219,13 +219,8 @@ def _turning(turns: str | None, length: int | None, machine: Machine, launcher: 
     on_gpu = machine.device == "cuda"
     if on_gpu and asked is None:
         refused = refused or "none were taken on several GPUs yet; --turns iterations has rows take them"
-    return Turning(
-        asked=asked,
-        length=length,
-        refused=refused,
-        device_name=machine.device_name,
-        room_bytes=machine.device_memory_bytes if on_gpu else machine.host_memory_bytes,
-    )
+    room = machine.device_memory_bytes if on_gpu else machine.host_memory_bytes
+    return Turning(asked=asked, length=length, refused=refused, device_name=machine.device_name, room_bytes=room)
 
 
 def _tell_of_turns(plan: Plan, to_do: Collection[str]) -> None:

@@ -144,9 +144,7 @@ class HandingOver:
         keeps the others back until these have ended well. Raises UsageError."""
         launcher, root = self._launcher, smoke_root(runs)
         if not (launcher.waits or launcher.chains):
-            raise UsageError(
-                f"--smoke: {launcher.name} cannot have runs wait for a first one; submit that one by itself"
-            )
+            raise UsageError(f"--smoke: {launcher.name} cannot have runs wait for a first one; submit it by itself")
         first: list[Submission] = []
         for document in smoke_documents(launcher, manifests, runs):
             for submission in hand_over(launcher, document, root):

@@ -4,7 +4,6 @@ from pathlib import Path
 
 from suite.bundle.store import DamagedBundle
 from suite.cli.command import argument, command, flag, option, submitted_runs
-from suite.cli.options.reading import seconds
 from suite.cli.output import DONE, RUN_FAILED, agreed, answer, is_json, without_collector
 from suite.cli.submit import tell_network
 from suite.conduct.cluster.cleaning import leftovers
@@ -14,6 +13,7 @@ from suite.conduct.running.outcome_line import outcome_line
 from suite.launch.cluster.registry import find_scheduler
 from suite.launch.cluster.submission import SMOKE
 from suite.spec.terminal import UsageError, note, printable, say, say_lines
+from suite.spec.typed import seconds
 
 
 @command("print as JSON")

@@ -47,7 +47,10 @@ def verify(
     """
     wanted = None if digest is None else checked_digest(digest)
     with opened(bundles) as places:
-        signatures = _signatures(places, allowed_signers)
+        if allowed_signers is not None and not places.archives:
+            raise UsageError("--allowed-signers is for files of suite pack; a folder has no signature")
+        archives = {each.name: each for each in places.archives}
+        signatures = {name: check(one.index_bytes, one.signature, allowed_signers) for name, one in archives.items()}
         found, imports = find_all(places.folders)
         if not found and not imports:
             raise UsageError(f"no bundle in {', '.join(str(path) for path in bundles)}")
@@ -58,11 +61,9 @@ def verify(
         whole = digest_of_all(digests) if len(digests) == len(checked) else None
         studies = verify_studies(places.folders)
         both = [*checked, *studies]
-        told = [
-            line
-            for each in places.archives
-            for line in archive_lines(each.name, each.index, each.index_sha256, signatures[each.name])
-        ]
+        told: list[str] = []
+        for name, one in archives.items():
+            told += archive_lines(name, one.index, one.index_sha256, signatures[name])
         told += [*_details(both), _summary(checked, "bundle", "bundles")]
         told += [_summary(studies, "study", "studies")] if studies else []
         facts = [_facts(bundle, result, places, signatures) for bundle, result in both] if is_json() else ()
@@ -76,13 +77,6 @@ def verify(
     outcomes = {each.outcome for each in signatures.values()}
     is_signed = outcomes <= {"signed"} if allowed_signers is not None else "bad signature" not in outcomes
     return DONE if statuses == {"equal"} and wanted in (None, whole) and is_signed else GATE_NOT_MET
-
-
-def _signatures(places: Opened, allowed: Path | None) -> dict[str, Signature]:
-    """Of each archive by its name. Raises UsageError where signers are named and nothing can be signed."""
-    if allowed is not None and not places.archives:
-        raise UsageError("--allowed-signers is for files of suite pack; a folder has no signature")
-    return {each.name: check(each.index_bytes, each.signature, allowed) for each in places.archives}
 
 
 def _facts(bundle: Run, result: Verification, places: Opened, signatures: dict[str, Signature]) -> dict[str, Any]:

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from suite.backends.registry import read_interpreters
-from suite.cli.command import flag, group, option
+from suite.cli.command import Python, checked, flag, group, option
 from suite.cli.options.fields import option_of, settings_of
-from suite.cli.options.reading import Python, checked
 from suite.cli.options.work import Work, refuse
 from suite.cli.output import warn
 from suite.conduct.cluster.machine import ClusterMachine, cluster_machine, plan_again, require_layout
@@ -83,21 +82,15 @@ class Nodes:
         """Every run that is asked for, and what is expected of it. Raises UsageError."""
         plan, machine = self._planned(work, launcher) if self.manifest is None else self._again(work, launcher)
         if any(manifest.measure.profile for manifest in plan.manifests):
-            raise UsageError(
-                "--profile: traces stay in the folder of the run, and from a cluster comes home what ranks print; "
-                "profile with suite run, on this machine or in a container"
-            )
+            raise UsageError("--profile leaves traces where ranks run, and no cluster sends them home: use suite run")
         return plan, preflight(plan.manifests, machine.device_name, work.price)
 
     def _planned(self, work: Work, launcher: ClusterLauncher) -> tuple[Plan, ClusterMachine]:
         if work.stopping is not None:
-            raise UsageError(
-                "--until 3% and --difference add runs by what those before came to, which a submitted plan cannot; "
-                "give --repeats"
-            )
+            raise UsageError("--until and --difference look at results, which a submitted plan cannot: give --repeats")
         machine = self.machine(launcher)
         is_preset = not self.counts and self.gpus_per_node is None and work.preset is not None
-        ranks, nodes = ((), ()) if is_preset else ((self.ranks_per_node,), self.counts or (1,))
+        ranks, nodes = ((), ()) if is_preset else ((self.gpus_per_node or DEFAULT_GPUS_PER_NODE,), self.counts or (1,))
         requests, backends = work.requests(machine, ranks, nodes or (None,)), work.backends
         stacks, images, code = machine.stacks(backends), machine.images(backends), machine.code(backends)
         plan = make_joint_plan(requests, stacks, images, machine.manner, code)
@@ -144,10 +137,6 @@ class Nodes:
         """The numbers of nodes that were given. Raises UsageError."""
         return counts("--nodes", self.nodes or ())
 
-    @property
-    def ranks_per_node(self) -> int:
-        return self.gpus_per_node or DEFAULT_GPUS_PER_NODE
-
     def interpreter(self, image_python: str) -> str:
         """The stack's interpreter as the ranks see it."""
         if self.image is not None:
@@ -170,7 +159,7 @@ class Nodes:
             image=self.image,
             stack=pairs("--stack", [text for text in self.stack or () if "=" in text]),
             stack_file=files[-1] if files else None,
-            ranks=max(self.counts or (1,)) * self.ranks_per_node,
+            ranks=max(self.counts or (1,)) * (self.gpus_per_node or DEFAULT_GPUS_PER_NODE),
             variables=measured_with(self.variables()),
             manner=launcher.manner,
         )

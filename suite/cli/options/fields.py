@@ -8,8 +8,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from suite.cli.command import option
-from suite.cli.options.reading import checked
+from suite.cli.command import checked, option
 from suite.spec.fields import Declared, chosen, declared, switched_on
 from suite.spec.layout import Layout
 from suite.spec.names import nearest
@@ -35,8 +34,8 @@ def option_group(model: type[BaseModel], panel: str, has_defaults: bool = True) 
     help shows the model's own default."""
     facts = [(name, fact) for name, fact in declared(model) if fact.option]
     _OPTIONS.update({name: fact.option for name, fact in facts if fact.option})
-    options = [(name, *_option(fact, model.model_fields[name], has_defaults)) for name, fact in facts]
-    return make_dataclass(f"{model.__name__}Options", options, frozen=True, namespace={"HEADING": panel})
+    options = [(name, *_option(fact, model.model_fields[name], panel, has_defaults)) for name, fact in facts]
+    return make_dataclass(f"{model.__name__}Options", options, frozen=True)
 
 
 def settings_of(options: Any, model: type[Model]) -> Model:
@@ -49,19 +48,20 @@ def _given(options: Any, model: type[BaseModel]) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _option(fact: Declared, info: FieldInfo, has_defaults: bool) -> tuple[Any, Any]:
+def _option(fact: Declared, info: FieldInfo, panel: str, has_defaults: bool) -> tuple[Any, Any]:
     """Type and declaration of one."""
     kind: Any
     if fact.choice in ("automatic", "switch", "flag"):
         kind, default = (bool | None, None) if fact.choice == "automatic" else (bool, info.default is True)
         no = None if fact.choice == "flag" else f"--no-{str(fact.option).removeprefix('--')}"
-        return kind, option(fact.help, default, "/".join(filter(None, (fact.option, no))))
+        return kind, option(fact.help, default, "/".join(filter(None, (fact.option, no))), panel=panel)
     plain, metavar = _typed(fact, info)
     is_list = fact.choice in ("compare", "list")
     is_shown = has_defaults and not is_list and fact.reads is None and "[default:" not in fact.help
     default = info.default if is_shown else None
     kind = list[plain] | None if is_list else plain if default is not None else plain | None  # type: ignore[valid-type]
-    return kind, option(fact.help, default, str(fact.option), metavar=fact.metavar or metavar, min=fact.least)
+    facts = {"metavar": fact.metavar or metavar, "min": fact.least}
+    return kind, option(fact.help, default, str(fact.option), panel=panel, **facts)
 
 
 def _typed(fact: Declared, info: FieldInfo) -> tuple[Any, str | None]:

@@ -8,9 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from suite.backends.registry import Interpreters, read_interpreters
-from suite.cli.command import flag, group, option
+from suite.cli.command import Python, flag, group, option
 from suite.cli.options.fields import option_group, option_of, settings_of
-from suite.cli.options.reading import Python
 from suite.cli.output import warn
 from suite.conduct.planning.machine import Machine, look_at_machine, measured_with
 from suite.launch.docker.settings import DockerSettings
@@ -62,17 +61,16 @@ class Where(DockerOptions):
         for name, own in _OWN.items():
             for each in own if name != self.launcher else ():
                 if each in given:  # it would be ignored
-                    raise UsageError(
-                        f"{option_of(each)} means nothing to the {self.launcher} launcher; "
-                        f"add --launcher {name}, or leave it out"
-                    )
+                    way = f"add --launcher {name}, or leave it out"
+                    raise UsageError(f"{option_of(each)} means nothing to the {self.launcher} launcher; {way}")
         settings = settings_of(self, DockerSettings)
         if self.require_idle:
             settings = settings.model_copy(update={"env": {**settings.env, **REQUIRE_IDLE}})
-        machine, launcher = LAUNCHERS[self.launcher](self, settings, device, backends, planning)
-        if self.require_idle and not planning and not _is_remote(launcher):
-            require_idle_gpus(machine.device_names) if machine.device == "cuda" else require_idle_cpus()
-        return machine, launcher
+        opened = LAUNCHERS[self.launcher](self, settings, device, backends, planning)
+        if self.require_idle and not planning and not _is_remote(opened[1]):
+            on_gpus = opened[0].device == "cuda"
+            require_idle_gpus(opened[0].device_names) if on_gpus else require_idle_cpus()
+        return opened
 
     def warn_if_busy(self, machine: Machine, launcher: Launcher) -> None:
         """One line on standard error about what else this host does, where it is the one that runs are started on."""

@@ -7,9 +7,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any, cast
 
-from suite.cli.command import flag, group, option
+from suite.cli.command import checked, flag, group, option
 from suite.cli.options.fields import LAYOUT, WORK, LayoutOptions, WorkloadOptions, layouts_asked, workload_changes
-from suite.cli.options.reading import checked, seconds
 from suite.cli.output import DONE, is_json, print_json, warn
 from suite.conduct.planning.machine import Machine
 from suite.conduct.planning.plan import Plan
@@ -19,7 +18,7 @@ from suite.conduct.running.state import states
 from suite.spec.catalogue import Preset, find_device, find_preset
 from suite.spec.manifest import FEWEST_RUNS, Manifest, Stopping
 from suite.spec.terminal import UsageError, note
-from suite.spec.typed import share
+from suite.spec.typed import seconds, share
 
 Names = list[str] | None
 
@@ -100,17 +99,16 @@ class Work(LayoutOptions, WorkloadOptions, What):
         """This work on each environment of the backends, where several are compared; without those that the machine
         lacks, one line on standard error for each, where a preset compares those that are there and none was named.
         Raises UsageError where none is left."""
-        preset, there, missing = self._preset, list(self.backends), list[str]()
-        if not self.backend and preset is not None and preset.installed_only:
-            for name in preset.backends:
-                try:
-                    machine.stacks((name,))
-                except UsageError as error:
-                    there.remove(name)
-                    missing.append(str(error))
-            if not there:
-                raise UsageError(f"preset {preset.name}: no backend of it is installed here; {missing[0]}")
-        for line in missing:
+        preset, missing = self._preset, dict[str, str]()
+        for name in preset.backends if not self.backend and preset is not None and preset.installed_only else ():
+            try:
+                machine.stacks((name,))
+            except UsageError as error:
+                missing[name] = str(error)
+        there = [name for name in self.backends if name not in missing]
+        if not there:
+            raise UsageError(f"preset {self.preset}: no backend of it is installed here; {missing[self.backends[0]]}")
+        for line in missing.values():
             warn("note: ", f"left out: {line}")
         compared = {name: [seat for seat in machine.pythons if seat.startswith(f"{name}@")] for name in there}
         seats = [seat for name in there for seat in compared[name] or [name]]
@@ -179,10 +177,7 @@ class Work(LayoutOptions, WorkloadOptions, What):
         run = None if self.timeout is None else seconds("--timeout", self.timeout)
         silence = None if self.hang_timeout is None else seconds("--hang-timeout", self.hang_timeout)
         if run is not None and silence is not None and silence > run:
-            raise UsageError(
-                f"--hang-timeout {self.hang_timeout} is longer than --timeout {self.timeout}: no hang would ever be "
-                "seen; give a shorter one"
-            )
+            raise UsageError(f"--hang-timeout {self.hang_timeout} is longer than --timeout {self.timeout}: shorten it")
         limits = {"run_seconds": run, "silence_seconds": silence}
         asked = {"iterations": self.iterations, **limits}
         return {
