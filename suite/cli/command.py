@@ -79,7 +79,7 @@ def command(json_help: str | None = None) -> Callable[[Callable[..., int | None]
         @functools.wraps(function)
         def run(*, quiet: bool = False, verbose: bool = False, as_json: bool = False, **kwargs: Any) -> None:
             ask_json(as_json)
-            signal.signal(signal.SIGTERM, _as_interrupt)
+            signal.signal(signal.SIGTERM, signal.default_int_handler)
             tell("everything" if verbose else "errors" if quiet else "notes")
             try:
                 check_numbers(kwargs)
@@ -143,12 +143,7 @@ def check_numbers(given: Mapping[str, Any]) -> None:
 
 def rank_counts(texts: Sequence[str], most: int) -> tuple[int, ...]:
     """Numbers of ranks as typed, ``all`` being as many ``most`` allows. Raises UsageError for other words."""
-    counts = []
-    for text in texts:
-        if text != "all" and not text.isdecimal():
-            raise UsageError(f"--ranks is a number or all, not {shown(text)}")
-        counts.append(most if text == "all" else whole("--ranks", text, MOST_RANKS))
-    return tuple(counts)
+    return tuple(most if text == "all" else whole("--ranks, unless all,", text, MOST_RANKS) for text in texts)
 
 
 def checked(make: Callable[[], Any]) -> Any:
@@ -172,9 +167,8 @@ def _reason(entry: Any) -> str:
     from suite.cli.options.fields import option_of
 
     names = [str(step) for step in entry["loc"] if not isinstance(step, int) and step not in _INNER]
-    message = entry["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
-    if len(message) > _LONGEST_MESSAGE:  # an unknown tag is said in full
-        message = f"{message[: _LONGEST_MESSAGE - 3]}..."
+    # cut, as an unknown tag is said in full
+    message = entry["msg"].removeprefix("Value error, ").replace("Input should be", "must be")[:_LONGEST_MESSAGE]
     given = entry.get("input")
     if not names or message.startswith("--"):
         return str(message)
@@ -203,10 +197,6 @@ def _os_error_message(error: OSError) -> str:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return f"no space left{where}: free some and run the same command again; what was measured is kept"
     return f"{error.strerror or error}{where}"
-
-
-def _as_interrupt(signum: int, frame: Any) -> None:
-    raise KeyboardInterrupt
 
 
 def offered(module: str, table: str) -> Callable[[], list[str]]:

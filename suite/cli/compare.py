@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from suite.cli.command import argument, command, flag, option
-from suite.cli.output import DONE, GATE_NOT_MET, UNDECIDED, is_json, print_json, without_collector
+from suite.cli.output import DONE, GATE_NOT_MET, UNDECIDED, answer, is_json, without_collector
 from suite.report.compare import by_environment, compare_entries, left_out, notes
 from suite.report.comparing.gate import check_gate, hold_to
 from suite.report.facts.suspect import takes_suspect
@@ -60,14 +60,11 @@ def compare(
         outcome = None
         if gate is not None:
             result, outcome = hold_to(result, gate, allow_missing, strict, same_stack, gate_phase, with_suspect)
-    if is_json():
-        counts = {"missed": outcome.missed if outcome else 0, "undecided": outcome.undecided if outcome else 0}
-        reading = {"damaged": first.damaged + second.damaged, "caveats": first.warnings() + second.warnings()}
-        gated = {"gate": outcome.model_dump(mode="json") if outcome else None}
-        print_json({**result.model_dump(mode="json"), **gated, **counts, **reading})
-    else:
-        print_comparison(result, outcome, phases)
-        for line in notes(first, second):
-            note(visible(line, 400))
+    counts = {"missed": outcome.missed if outcome else 0, "undecided": outcome.undecided if outcome else 0}
+    reading = {"damaged": first.damaged + second.damaged, "caveats": first.warnings() + second.warnings()}
+    facts = {**result.model_dump(mode="json"), "gate": outcome and outcome.model_dump(mode="json"), **counts, **reading}
+    answer(facts, lambda: print_comparison(result, outcome, phases))
+    for line in () if is_json() else notes(first, second):
+        note(visible(line, 400))
     ends = {"slower": GATE_NOT_MET, "undecided": UNDECIDED, "doubtful": UNDECIDED}
     return ends.get(outcome.outcome, DONE) if outcome else DONE

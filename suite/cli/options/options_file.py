@@ -5,7 +5,7 @@ import os
 from collections.abc import Container, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from suite.launch.cluster.registry import CLUSTER_LAUNCHERS, find_launcher
 from suite.spec import foreign
@@ -31,11 +31,8 @@ _IMAGES = "images"
 _KEPT = "suite.site"
 
 
-class Site(NamedTuple):
-    """What a file says of a launcher: options as words of the command line, and images by their names."""
-
-    words: list[str]
-    images: dict[str, str]
+#: what a file says of a launcher: options as words of the command line, and images by their names
+Site = tuple[list[str], dict[str, str]]
 
 
 def words_of_files(command: Any, context: Any) -> list[str]:
@@ -151,20 +148,20 @@ def _site_words(context: Any, launcher: str, given: Container[str]) -> list[str]
     left_out = {param.name for param in replaced if param.name in given}
     if context.params["preset"] is not None and not context.params["nodes"]:
         left_out.add("gpus_per_node")  # a preset has nodes of its own
-    found = read_site(file, launcher, left_out)
-    context.meta[_KEPT] = file, found
-    return found.words
+    words, images = read_site(file, launcher, left_out)
+    context.meta[_KEPT] = file, words, images
+    return words
 
 
 def with_site(context: Any, work: "Work", nodes: "Nodes") -> "Nodes":
     """The nodes with the image that is meant; what the site file gave goes to standard error. Raises UsageError."""
-    file, found = context.meta.get(_KEPT, (None, Site([], {})))
+    file, words, images = context.meta.get(_KEPT, (None, [], {}))
     told = []
-    for option, _, value in (word.partition("=") for word in found.words):
+    for option, _, value in (word.partition("=") for word in words):
         # of a variable the name alone: its value may be a secret
         told.append(f"{option} {value.partition('=')[0] if option == '--env' else value}".rstrip())
-    image = _image(nodes.image, work, found.images)
-    if image != nodes.image and image in found.images.values():
+    image = _image(nodes.image, work, images)
+    if image != nodes.image and image in images.values():
         told.append(f"--image {image}")
     if told:
         note(f"note: from {file}: {', '.join(told)}")
@@ -199,7 +196,7 @@ def _find_site(given: str | None) -> Path | None:
 
 def read_site(path: Path, launcher: str, left_out: Container[str] = ()) -> Site:
     """The section of a launcher, without options left out. Raises UsageError for what is wrong in any section."""
-    found = Site([], {})
+    found: Site = ([], {})
     for section, values in _mapping(_read(path, "a site file"), str(path)).items():
         if section not in CLUSTER_LAUNCHERS:
             close, known = nearest(str(section), CLUSTER_LAUNCHERS), ", ".join(CLUSTER_LAUNCHERS)
@@ -210,7 +207,7 @@ def read_site(path: Path, launcher: str, left_out: Container[str] = ()) -> Site:
         words = _words(where, options, _params(section), left_out)
         named = {str(name): _text(f"{where}: {_IMAGES}.{name}", image) for name, image in images.items()}
         if section == launcher:
-            found = Site(words, named)
+            found = words, named
     return found
 
 
