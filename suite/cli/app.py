@@ -115,7 +115,9 @@ class GroupedCommand(TyperCommand):
         for param in self.get_params(ctx):
             if not is_long or param not in self.params or param.name in USUAL:
                 label, text = plain_record(param, *param.get_help_record(ctx))
-                found.setdefault(heading(param), []).append((label, text.replace("-", _UNBROKEN_HYPHEN)))
+                own = getattr(param, "rich_help_panel", None) or ("Output" if param.name in _OUTPUT else OTHER)
+                name = ARGUMENTS if param.param_type_name == "argument" else own
+                found.setdefault(name, []).append((label, text.replace("-", _UNBROKEN_HYPHEN)))
         if len(found.keys() - {ARGUMENTS, OTHER}) < 3:
             options = [row for name, rows in found.items() if name != ARGUMENTS for row in rows]
             found = {ARGUMENTS: found.get(ARGUMENTS, []), OTHER: options}
@@ -135,13 +137,6 @@ def _show_all(ctx: Any, param: Any, wanted: bool) -> None:
         ctx.meta[_EVERY] = True
         say(ctx.get_help())
         raise typer.Exit
-
-
-def heading(param: Any) -> str:
-    """The heading under which help shows a parameter."""
-    if param.param_type_name == "argument":
-        return ARGUMENTS
-    return getattr(param, "rich_help_panel", None) or ("Output" if param.name in _OUTPUT else OTHER)
 
 
 def argument_name(param: Any) -> str:

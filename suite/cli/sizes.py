@@ -18,8 +18,8 @@ def sizes(ladder: str | None = option("only this ladder")) -> None:
 
     Below them the presets of `suite run`, each a measurement of several sizes.
     """
-    chosen = {ladder: find_ladder(ladder)} if ladder else ladders()
-    rows = {name: [_row(find_size(size)) for size in members] for name, members in chosen.items()}
+    listed = {ladder: find_ladder(ladder)} if ladder else ladders()
+    rows = {name: [_row(find_size(size)) for size in members] for name, members in listed.items()}
     if is_json():
         print_json(rows)
         return
@@ -34,7 +34,9 @@ def sizes(ladder: str | None = option("only this ladder")) -> None:
                 f"  {shape['name']:<15} {shape['parameters']:>14,} {shape['layers']:>6} {shape['hidden']:>6} "
                 f"{shape['ffn']:>6} {shape['heads']:>5} {shape['kv_heads']:>3} {shape['vocab']:>6}"
             )
-            note = "; ".join(filter(None, (_experts(shape), shape["note"])))
+            active, experts = shape.get("active_parameters"), shape["experts"]
+            chosen = active and f"{active:,} active: {experts['per_token']} of {experts['count']} experts"
+            note = "; ".join(filter(None, (chosen, shape["note"])))
             is_below = columns is not None and note
             say_lines([line, *wrapped(note, columns, "    ")] if is_below else [f"{line}  {note}".rstrip()])
     for preset in () if ladder else presets().values():
@@ -48,10 +50,3 @@ def _row(size: Shape) -> dict[str, Any]:
     count = parameter_count(size)
     active = {} if size.experts is None else {"active_parameters": count.active}
     return {**size.model_dump(mode="json"), "parameters": count.total, **active}
-
-
-def _experts(shape: dict[str, Any]) -> str:
-    if "active_parameters" not in shape:
-        return ""
-    count, chosen = shape["experts"]["count"], shape["experts"]["per_token"]
-    return f"{shape['active_parameters']:,} active: {chosen} of {count} experts"

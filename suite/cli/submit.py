@@ -14,7 +14,7 @@ from suite.cli.options.cluster import Nodes
 from suite.cli.options.fields import option_group
 from suite.cli.options.options_file import with_site
 from suite.cli.options.work import Work, show_plan, still_to_do
-from suite.cli.output import DONE, RUN_FAILED, STANDARD_OUTPUT, answer, is_json, print_json, warn
+from suite.cli.output import DONE, RUN_FAILED, STANDARD_OUTPUT, answer, is_json, warn
 from suite.conduct.cluster.hand_over import hand_over, write_documents
 from suite.conduct.cluster.smoke import smoke_documents, smoke_root
 from suite.conduct.cluster.standing import collect_run, wait_until_over
@@ -204,12 +204,11 @@ def _write_files(work: Work, nodes: Nodes, launcher: ClusterLauncher, output: Pa
     documents, found = nodes.documents(work, launcher)
     printed = output == STANDARD_OUTPUT
     paths = [] if printed else write_documents(launcher, documents, output, nodes.runs)
-    if is_json():
-        rows = [launcher.rendered_json(document) for document in documents]
-        print_json({launcher.documents: rows, "files": [str(path) for path in paths], **found.others})
-    elif printed:
+    if printed and not is_json():
         print(launcher.separator.join(document.text for document in documents), end="")
-    say_lines(launcher.by_hand(paths) if paths and not is_json() else ())
+    rows = [launcher.rendered_json(document) for document in documents]
+    facts = {launcher.documents: rows, "files": [str(path) for path in paths], **found.others}
+    answer(facts, launcher.by_hand(paths) if paths else ())
     return DONE
 
 

@@ -40,11 +40,7 @@ def words_of_files(command: Any, context: Any) -> list[str]:
     neither a later one nor the command line has. Raises UsageError."""
     from suite.cli.app import DEFAULTS, OPTIONS_FILE
 
-    given = {
-        name
-        for name in context.params
-        if (source := context.get_parameter_source(name)) and source.name == "COMMANDLINE"
-    }
+    given = {name for name in context.params if context.get_parameter_source(name).name == "COMMANDLINE"}
     path = context.params.get(OPTIONS_FILE)
     plan = _words(str(path), _read(path, "a file of options"), command.params, given) if path else []
     site = _site_words(context, command.name, given) if "site" in context.params else []
