@@ -66,6 +66,7 @@ class GroupedCommand(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """With spellings of the release before; options of files come before those of the command line."""
+        ctx.meta[_EVERY] = "--help-all" in args
         words = todays_options(args)
         rest = super().parse_args(ctx, [*words])
         if ctx.resilient_parsing:
@@ -92,7 +93,7 @@ class GroupedCommand(TyperCommand):
         if len(self.params) <= MOST_OPTIONS:
             return params
         every: Any = copy.copy(next(param for param in params if param.name == "help"))
-        every.name, every.opts, every.help, every.callback = "help_all", ["--help-all"], "Show every option.", _show_all
+        every.name, every.opts, every.help = "help_all", ["--help-all"], "Show every option."
         return [*params, every]
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
@@ -111,7 +112,7 @@ class GroupedCommand(TyperCommand):
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the tables. A command with fewer than three headings has one table."""
         found: dict[str, list[tuple[str, str]]] = {}
-        is_long = len(self.params) > MOST_OPTIONS and _EVERY not in ctx.meta
+        is_long = len(self.params) > MOST_OPTIONS and not ctx.meta.get(_EVERY)
         for param in self.get_params(ctx):
             if not is_long or param not in self.params or param.name in USUAL:
                 label, text = plain_record(param, *param.get_help_record(ctx))
@@ -129,14 +130,6 @@ class GroupedCommand(TyperCommand):
             left = sum(param.name not in USUAL for param in self.params)
             formatter.write_paragraph()
             formatter.write_text(f"{left} more options: {ctx.command_path} --help-all")
-
-
-def _show_all(ctx: Any, param: Any, wanted: bool) -> None:
-    """What ``--help-all`` does."""
-    if wanted:
-        ctx.meta[_EVERY] = True
-        say(ctx.get_help())
-        raise typer.Exit
 
 
 def argument_name(param: Any) -> str:

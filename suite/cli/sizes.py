@@ -34,9 +34,11 @@ def sizes(ladder: str | None = option("only this ladder")) -> None:
                 f"  {shape['name']:<15} {shape['parameters']:>14,} {shape['layers']:>6} {shape['hidden']:>6} "
                 f"{shape['ffn']:>6} {shape['heads']:>5} {shape['kv_heads']:>3} {shape['vocab']:>6}"
             )
-            active, experts = shape.get("active_parameters"), shape["experts"]
-            chosen = active and f"{active:,} active: {experts['per_token']} of {experts['count']} experts"
-            note = "; ".join(filter(None, (chosen, shape["note"])))
+            notes = [shape["note"]]
+            if (experts := shape.get("experts")) is not None:
+                chosen = f"{experts['per_token']} of {experts['count']} experts"
+                notes.insert(0, f"{shape['active_parameters']:,} active: {chosen}")
+            note = "; ".join(filter(None, notes))
             is_below = columns is not None and note
             say_lines([line, *wrapped(note, columns, "    ")] if is_below else [f"{line}  {note}".rstrip()])
     for preset in () if ladder else presets().values():

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from suite.cli.command import checked, flag, group, option
 from suite.cli.options.fields import LAYOUT, WORK, LayoutOptions, WorkloadOptions, layouts_asked, workload_changes
-from suite.cli.output import DONE, is_json, print_json, warn
+from suite.cli.output import DONE, answer, warn
 from suite.conduct.planning.machine import Machine
 from suite.conduct.planning.plan import Plan
 from suite.conduct.planning.preflight import Preflight
@@ -235,11 +235,9 @@ def show_plan(
     now = states(plan.manifests, root)
     to_do = still_to_do(now, retry_failed)
     rows, left = plan_rows(now, found), found.of(to_do)
-    if is_json():
-        facts = {"plan": plan.id, "runs": rows, "notes": plan.notes, "expected": left.totals(), "not_here": elsewhere}
-        print_json({**facts, "skipped": [entry.model_dump() for entry in plan.skipped], **(more or {})})
-    else:
-        print_plan(plan, rows, left)
+    facts = {"plan": plan.id, "runs": rows, "notes": plan.notes, "expected": left.totals(), "not_here": elsewhere}
+    facts |= {"skipped": [entry.model_dump() for entry in plan.skipped], **(more or {})}
+    answer(facts, lambda: print_plan(plan, rows, left))
     for line in elsewhere:
         warn("not on this machine: ", line)
     refuse(found, to_do, work.force)
