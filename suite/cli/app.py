@@ -42,21 +42,15 @@ _UNBROKEN_HYPHEN = "\u2011"
 #: what stands for the value of options in help, the same in every command, where their type does not say it; of all
 #: others NAME
 _STANDS_FOR = {
-    "AMOUNT": "price",
     "DURATION": "budget hang_timeout timeout",
-    "FROM..TO": "scale",
     "LIST": "cpuset gpu_ids",
     "N|all": "ranks",
     "NAME=VALUE": "build_arg env",
     "NAME=VALUE,...": "layout",
-    "PATH": "python",
     "SHARE": "gate tolerance",
     "SHARE%": "difference margin until",
     "SIZE": "memory_per_rank scratch shared_memory",
-    "cpu|cuda": "device",
-    "fp32|bf16|fp16": "dtype",
     "local|docker": "launcher",
-    "throughput|cost|latency": "objective",
     "weak|strong": "scaling",
 }
 
@@ -177,13 +171,12 @@ def todays_options(words: list[str]) -> list[str]:
     rest = iter(words)
     for word in rest:
         name, equals, value = word.partition("=")
-        if name != "--precision":
-            found.append(word)
-            continue
-        value = value if equals else next(rest, "")
-        option = "--until" if "%" in value else "--dtype"
-        _tell(f"--precision {value}", f"{option} {value}")
-        found.append(f"{option}={value}")
+        if name == "--precision":
+            value = value if equals else next(rest, "")
+            option = "--until" if "%" in value else "--dtype"
+            _tell(f"--precision {value}", f"{option} {value}")
+            word = f"{option}={value}"
+        found.append(word)
     return found
 
 
@@ -247,7 +240,6 @@ class Commands(TyperGroup):
 
 
 def submit_command(launcher: str) -> TyperCommand | TyperGroup:
-    """`suite submit LAUNCHER`."""
     group = COMMANDS["submit"]
     assert isinstance(group, Group)
     return load(launcher, group.commands[launcher])

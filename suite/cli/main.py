@@ -45,7 +45,6 @@ def _main() -> None:
 
 
 def version_line() -> str:
-    """What `suite --version` prints."""
     from suite.spec.version import suite_version
 
     return f"suite {suite_version()}"

@@ -181,26 +181,16 @@ def require_consent(manifest: Manifest, path: Path, runs: str, yes: bool, named:
 
 
 def _on_cluster(where: Where, manifest: Path, count: int, runs: Path, options: Sequence[str]) -> Plan:
-    """The runs, of which each has its bundle then. Nothing is submitted twice. Raises UsageError."""
-    from suite.conduct.cluster.standing import chosen, collect_run, wait_until_over
-
-    names = _submitted(where, ["--manifest", str(manifest), "--repeats", str(count), "--runs", str(runs)], options)
-    left = [name for name in names if not (runs / name).exists()]
-    for submission in chosen(runs, left) if left else ():
-        wait_until_over(runs, submission, lambda now: note(now.line()))
-        note(f"{submission.run_id}: {outcome_line(collect_run(runs, submission))}")
-    return _plan_of(*(Bundle(runs / name).manifest() for name in names))
-
-
-def _submitted(where: Where, words: list[str], options: Sequence[str]) -> list[str]:
-    """Ids of the runs that `suite submit` hands over with these words, or finds done or under way; with those options
-    of `suite rerun` that it has too, and what was given for it alone."""
+    """The runs, of which each has its bundle then: handed over as `suite submit` does with the options of this command
+    that it has too and ``options``, or found done or under way. Nothing is submitted twice. Raises UsageError."""
     from suite.cli.app import UsageProblem, submit_command
     from suite.cli.command import in_groups
     from suite.cli.options.options_file import with_site
     from suite.cli.submit import submission_of, submit_all
+    from suite.conduct.cluster.standing import chosen, collect_run, wait_until_over
     from suite.launch.cluster.registry import find_launcher
 
+    words = [f"--manifest={manifest}", f"--repeats={count}", f"--runs={runs}"]
     words += [] if where.image is None else [f"--image={where.image}"]
     words += [f"--{name}={value}" for name in ("env", "python") for value in getattr(where, name) or ()]
     words += ["--require-idle"] if where.require_idle else []
@@ -216,4 +206,9 @@ def _submitted(where: Where, words: list[str], options: Sequence[str]) -> list[s
     nodes = with_site(typed, given["work"], given["nodes"])
     made = nodes.launcher(find_launcher(where.launcher), given["options"])
     done = submit_all(given["work"], nodes, made, smoke=False, detach=given["waiting"].detach, to_stderr=True)
-    return sorted({*chain(*done.left.others.values()), *(each.run.id for each in done.left.manifests)})
+    names = sorted({*chain(*done.left.others.values()), *(each.run.id for each in done.left.manifests)})
+    left = [name for name in names if not (runs / name).exists()]
+    for submission in chosen(runs, left) if left else ():
+        wait_until_over(runs, submission, lambda now: note(now.line()))
+        note(f"{submission.run_id}: {outcome_line(collect_run(runs, submission))}")
+    return _plan_of(*(Bundle(runs / name).manifest() for name in names))

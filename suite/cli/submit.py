@@ -104,7 +104,6 @@ class HandingOver:
 
     @property
     def code(self) -> int:
-        """The exit code."""
         return RUN_FAILED if self.is_refused or not set(self._statuses.values()) <= {"ok", "submitted"} else DONE
 
     def document(self) -> dict[str, Any]:
@@ -121,7 +120,6 @@ class HandingOver:
             yield f"to make their bundles: suite collect --wait --runs {quote(str(root))}"
 
     def show(self, text: str) -> None:
-        """A line for the user."""
         if not self._quiet:
             say(text, err=self._to_stderr)
 
@@ -136,7 +134,6 @@ class HandingOver:
                     self._statuses[submission.run_id] = self._collected(submission, root).status
 
     def _taken(self, found: ToDo) -> None:
-        """By other drivers since."""
         self.left = self.left.with_others(found)
 
     def smoke(self, manifests: Sequence[Manifest], runs: Path) -> bool:

@@ -41,7 +41,7 @@ class Nodes:
         "nodes of each run; 1,2,4 or repeated: a run on each [default: 1, or the preset's]", metavar="N"
     )
     gpus_per_node: int | None = option("GPUs, and so ranks, of each node [default: 8, or the preset's]", min=1)
-    device: str = option("cuda or cpu", "cuda")
+    device: str = option("cuda or cpu", "cuda", metavar="cpu|cuda")
     gpu: str | None = option(
         "the nodes' GPU by its name in the catalogue: what layouts, limits and cost are planned by"
     )
@@ -148,7 +148,6 @@ class Nodes:
         return asked.usual or sys.executable
 
     def machine(self, launcher: ClusterLauncher) -> ClusterMachine:
-        """Raises UsageError."""
         if self.device not in ("cpu", "cuda"):
             raise UsageError(f"--device of a cluster's nodes is cuda or cpu, not {self.device!r}")
         files = [Path(text) for text in self.stack or () if "=" not in text]

@@ -49,7 +49,6 @@ def _given(options: Any, model: type[BaseModel]) -> dict[str, Any]:
 
 
 def _option(fact: Declared, info: FieldInfo, panel: str, has_defaults: bool) -> tuple[Any, Any]:
-    """Type and declaration of one."""
     kind: Any
     if fact.choice in ("automatic", "switch", "flag"):
         kind, default = (bool | None, None) if fact.choice == "automatic" else (bool, info.default is True)
@@ -84,7 +83,6 @@ LayoutOptions: Any = option_group(Layout, LAYOUT, has_defaults=False)
 
 
 def workload_changes(options: Any) -> dict[str, Any]:
-    """The fields of the workload that were given."""
     return _given(options, Workload)
 
 

@@ -47,7 +47,7 @@ class What:
 class Work(LayoutOptions, WorkloadOptions, What):
     """All that says what is measured, wherever it runs; and how, and for how long."""
 
-    dtype: str | None = option("what ranks compute in [default: bf16 on cuda, fp32 on cpu]")
+    dtype: str | None = option("what ranks compute in [default: bf16 on cuda, fp32 on cpu]", metavar="fp32|bf16|fp16")
     until: str | None = option(
         "as 3%: add runs until the 95 % interval of each rate, or ratio of rows in turns, is that narrow"
     )
@@ -84,7 +84,7 @@ class Work(LayoutOptions, WorkloadOptions, What):
     hang_timeout: str | None = option(
         "kill a run that emits no event for this long [default: 10m, more for phases expected to be long]"
     )
-    price: float | None = option("money per GPU and hour, for the cost of the plan", min=0)
+    price: float | None = option("money per GPU and hour, for the cost of the plan", min=0, metavar="AMOUNT")
     force: bool = flag("start runs that are not expected to fit or to end in time, or have more CPU ranks than cores")
 
     @property
