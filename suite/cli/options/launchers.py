@@ -31,6 +31,7 @@ Device = Annotated[
     ),
 ]
 LOCAL = "local"
+Opened = tuple[Machine, Launcher]
 
 
 DockerOptions: Any = option_group(DockerSettings, DockerSettings.HEADING)
@@ -52,7 +53,7 @@ class Where(DockerOptions):
         metavar="auto|fork|spawn",
     )
 
-    def open(self, device: str, backends: Sequence[str], planning: bool = False) -> tuple[Machine, Launcher]:
+    def open(self, device: str, backends: Sequence[str], planning: bool = False) -> Opened:
         """The machine as its launcher sees it, and the launcher. Raises UsageError when it cannot be used."""
         if self.launcher not in LAUNCHERS:
             known = " or ".join(LAUNCHERS)
@@ -85,9 +86,7 @@ def _is_remote(launcher: Launcher) -> bool:
     return runtime is not None and runtime.facts.remote
 
 
-def _open_local(
-    where: Where, settings: DockerSettings, device: str, backends: Sequence[str], planning: bool
-) -> tuple[Machine, Launcher]:
+def _local(where: Where, settings: DockerSettings, device: str, backends: Sequence[str], planning: bool) -> Opened:
     start, asked = find_start(where.start), read_interpreters(where.python or (), compares=True)
     machine = look_at_machine(asked.usual or sys.executable, device, planning, settings.gpu_ids)
     pythons = {seat: path for name in backends for seat, path in asked.seats(name).items()}
@@ -95,9 +94,7 @@ def _open_local(
     return machine, LocalLauncher(gpus=machine.device_names, env=settings.env, start=start)
 
 
-def _open_docker(
-    where: Where, settings: DockerSettings, device: str, backends: Sequence[str], planning: bool
-) -> tuple[Machine, Launcher]:
+def _docker(where: Where, settings: DockerSettings, device: str, backends: Sequence[str], planning: bool) -> Opened:
     from suite.conduct.running.containers import open_containers
 
     # the variable behind --python names this machine's interpreter, not the images'
@@ -108,7 +105,7 @@ def _open_docker(
 
 
 #: the launchers of `suite run` by name
-LAUNCHERS = {LOCAL: _open_local, "docker": _open_docker}
+LAUNCHERS = {LOCAL: _local, "docker": _docker}
 #: options that only one of them understands
 _OWN = {
     LOCAL: ["start"],
