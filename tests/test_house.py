@@ -117,7 +117,7 @@ OWN_FILES = {
     "wheels that pip has just put there": ("images/wheelhouse.py",),
     "writes a log, and a file of this checkout": ("images/build.py",),
     "pictures that it has just drawn": ("report/plots/__init__.py",),
-    "a file that the same command has just written": ("cli/options/reading.py",),
+    "a file that the same command has just written": ("cli/output.py",),
     "writes, locks through no link, and syncs folders": ("bundle/files.py",),
     "writes files that are not there yet": (
         *("bundle/archive/opening.py", "bundle/archive/scrubbing.py", "launch/docker/copying.py"),

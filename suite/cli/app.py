@@ -14,6 +14,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from suite.cli.commands import ABOUT, COMMANDS, HEADINGS, Command, Group
+from suite.cli.output import ask_json, complain, print_error
 from suite.cli.saved_help import content_width
 from suite.spec.terminal import UsageError, note, say
 
@@ -26,17 +27,8 @@ DEFAULTS = Path("suite.toml")
 ARGUMENTS, OTHER = "Arguments", "Options"
 #: headings of options (`rich_help_panel`), in the order in which help shows them
 PANELS = (
-    "Work",
-    "Layout",
-    "Measuring",
-    "Search",
-    "Check and calibrate",
-    "Where it runs",
-    "Nodes",
-    "Queue",
-    "Pods",
-    "Containers",
-    "Output",
+    *("Work", "Layout", "Measuring", "Search", "Check and calibrate", "Where it runs"),
+    *("Nodes", "Queue", "Pods", "Containers", "Output"),
 )
 #: what `--help` shows of a command with more options than this; `--help-all` shows them all
 MOST_OPTIONS = 35
@@ -50,24 +42,17 @@ _UNBROKEN_HYPHEN = "\u2011"
 #: what stands for the value of options in help, the same in every command, where their type does not say it; of all
 #: others NAME
 _STANDS_FOR = {
-    "AMOUNT": "price",
     "DURATION": "budget hang_timeout timeout",
-    "FROM..TO": "scale",
     "LIST": "cpuset gpu_ids",
     "N|all": "ranks",
     "NAME=VALUE": "build_arg env",
     "NAME=VALUE,...": "layout",
-    "PATH": "python",
     "SHARE": "gate tolerance",
     "SHARE%": "difference margin until",
     "SIZE": "memory_per_rank scratch shared_memory",
-    "cpu|cuda": "device",
-    "fp32|bf16|fp16": "dtype",
     "local|docker": "launcher",
-    "throughput|cost|latency": "objective",
     "weak|strong": "scaling",
 }
-METAVARS = {name: stands for stands, names in _STANDS_FOR.items() for name in names.split()}
 
 
 class GroupedCommand(TyperCommand):
@@ -75,45 +60,26 @@ class GroupedCommand(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """With spellings of the release before; options of files come before those of the command line."""
+        ctx.meta[_EVERY] = "--help-all" in args
         words = todays_options(args)
         rest = super().parse_args(ctx, [*words])
         if ctx.resilient_parsing:
             return rest
-        from suite.cli.exits import complain
-
-        has_files = ctx.params.get(OPTIONS_FILE) or "site" in ctx.params or os.path.isfile(DEFAULTS)
+        more: list[str] = []
         try:
-            more = self._words_of_files(ctx) if has_files else []
-            refuse_no_folder([*more, *words])
+            if ctx.params.get(OPTIONS_FILE) or "site" in ctx.params or os.path.isfile(DEFAULTS):
+                from suite.cli.options.options_file import words_of_files
+
+                more = words_of_files(self, ctx)
+            if "--runs=" in (typed := [*more, *words]) or ("--runs", "") in pairwise(typed):
+                raise UsageError("--runs '' names no folder; name one, or leave it out")
         except UsageError as error:
-            raise typer.Exit(complain(str(error), as_json=bool(ctx.params.get("as_json")))) from error
+            ask_json(bool(ctx.params.get("as_json")))
+            raise typer.Exit(complain(str(error))) from error
         if not more:
             return rest
         ctx.params.clear()
         return super().parse_args(ctx, [*more, *words])
-
-    def _words_of_files(self, ctx: Any) -> list[str]:
-        """The options of the folder's defaults, of the cluster's site and of a plan, in this order; of each those that
-        neither a later one nor the command line has. Raises UsageError."""
-        from suite.cli.options.options_file import default_words, read_options, words_of
-        from suite.cli.options.site import site_words
-
-        given = {
-            name for name in ctx.params if (source := ctx.get_parameter_source(name)) and source.name == "COMMANDLINE"
-        }
-        path = ctx.params.get(OPTIONS_FILE)
-        plan = words_of(str(path), read_options(path, "a file of options"), self.params, given) if path else []
-        site = site_words(ctx, self.name or "", given) if "site" in ctx.params else []
-        usual: list[str] = []
-        if os.path.isfile(DEFAULTS):
-            named = {word.partition("=")[0] for word in (*plan, *site)}
-            given |= {param.name for param in self.params if named.intersection((*param.opts, *param.secondary_opts))}
-            allowed = [param for param in self.params if param.name != "yes"]  # consent is typed
-            usual = default_words(DEFAULTS, COMMANDS, ctx.command_path.split()[1:], allowed, given)
-            if ctx.params.get("verbose"):
-                options = ", ".join(word.partition("=")[0] for word in usual)
-                say(f"from {DEFAULTS}: {options or 'nothing'}", err=True)
-        return [*usual, *site, *plan]
 
     def get_params(self, ctx: Any) -> list[Any]:
         """With ``--help-all`` where help does not show every option."""
@@ -121,7 +87,7 @@ class GroupedCommand(TyperCommand):
         if len(self.params) <= MOST_OPTIONS:
             return params
         every: Any = copy.copy(next(param for param in params if param.name == "help"))
-        every.name, every.opts, every.help, every.callback = "help_all", ["--help-all"], "Show every option.", _show_all
+        every.name, every.opts, every.help = "help_all", ["--help-all"], "Show every option."
         return [*params, every]
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
@@ -140,42 +106,24 @@ class GroupedCommand(TyperCommand):
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the tables. A command with fewer than three headings has one table."""
         found: dict[str, list[tuple[str, str]]] = {}
-        is_long = len(self.params) > MOST_OPTIONS and _EVERY not in ctx.meta
+        is_long = len(self.params) > MOST_OPTIONS and not ctx.meta.get(_EVERY)
         for param in self.get_params(ctx):
-            if is_long and param in self.params and param.name not in USUAL:
-                continue
-            record = param.get_help_record(ctx)
-            if record is not None:
-                label, text = plain_record(param, *record)
-                found.setdefault(heading(param), []).append((label, text.replace("-", _UNBROKEN_HYPHEN)))
-        named = [name for name in found if name not in (ARGUMENTS, OTHER)]
-        if len(named) < 3:
-            options = [param for param in found if param != ARGUMENTS]
-            found = {ARGUMENTS: found.get(ARGUMENTS, []), OTHER: [row for name in options for row in found[name]]}
-        order = (ARGUMENTS, *PANELS)
-        for name in sorted(found, key=lambda name: order.index(name) if name in order else len(order)):
-            if found[name]:
+            if not is_long or param not in self.params or param.name in USUAL:
+                label, text = plain_record(param, *param.get_help_record(ctx))
+                own = getattr(param, "rich_help_panel", None) or ("Output" if param.name in _OUTPUT else OTHER)
+                name = ARGUMENTS if param.param_type_name == "argument" else own
+                found.setdefault(name, []).append((label, text.replace("-", _UNBROKEN_HYPHEN)))
+        if len(found.keys() - {ARGUMENTS, OTHER}) < 3:
+            options = [row for name, rows in found.items() if name != ARGUMENTS for row in rows]
+            found = {ARGUMENTS: found.get(ARGUMENTS, []), OTHER: options}
+        for name in dict.fromkeys((ARGUMENTS, *PANELS, *found)):
+            if found.get(name):
                 with formatter.section(name):
                     formatter.write_dl(found[name])
         if is_long:
             left = sum(param.name not in USUAL for param in self.params)
             formatter.write_paragraph()
             formatter.write_text(f"{left} more options: {ctx.command_path} --help-all")
-
-
-def _show_all(ctx: Any, param: Any, wanted: bool) -> None:
-    """What ``--help-all`` does."""
-    if wanted:
-        ctx.meta[_EVERY] = True
-        say(ctx.get_help())
-        raise typer.Exit
-
-
-def heading(param: Any) -> str:
-    """The heading under which help shows a parameter."""
-    if param.param_type_name == "argument":
-        return ARGUMENTS
-    return getattr(param, "rich_help_panel", None) or ("Output" if param.name in _OUTPUT else OTHER)
 
 
 def argument_name(param: Any) -> str:
@@ -188,22 +136,19 @@ def plain_record(param: Any, label: str, text: str) -> tuple[str, str]:
     text = re.sub(r"x>=(\d+)", r"at least \1", text.replace("  [", " ["))
     if param.param_type_name == "argument":
         return argument_name(param), text.removesuffix(" [required]")
-    if getattr(param, "secondary_opts", ()):
+    if param.secondary_opts:
         name = param.opts[0].removeprefix("--")
         text = re.sub(rf"(; )?default: no-{re.escape(name)}(?=[;\]])", "", text).removesuffix(" []")
         return f"--[no-]{name}", text.replace(f"default: {name}]", "default: on]")
     names = ", ".join(sorted(param.opts, key=lambda name: len(name) - len(name.lstrip("-"))))
-    if getattr(param, "is_flag", False) or getattr(param, "count", False):
-        return names, text
-    return f"{names} {metavar(param, label)}", text
+    return names if param.is_flag else f"{names} {metavar(param, label)}", text
 
 
 def metavar(param: Any, label: str) -> str:
     """What stands for an option's value: its own metavar, else one by its name, else one by its type in ``label``."""
-    if param.metavar:
-        return str(param.metavar)
-    if param.name in METAVARS:
-        return METAVARS[param.name]
+    own = param.metavar or next((stands for stands, names in _STANDS_FOR.items() if param.name in names.split()), None)
+    if own is not None:
+        return str(own)
     kind = label.rpartition(param.opts[-1])[2].lower()
     for word, stands in (("path", "PATH"), ("file", "PATH"), ("int", "N"), ("float", "NUMBER")):
         if word in kind:
@@ -226,20 +171,13 @@ def todays_options(words: list[str]) -> list[str]:
     rest = iter(words)
     for word in rest:
         name, equals, value = word.partition("=")
-        if name != "--precision":
-            found.append(word)
-            continue
-        value = value if equals else next(rest, "")
-        option = "--until" if "%" in value else "--dtype"
-        _tell(f"--precision {value}", f"{option} {value}")
-        found.append(f"{option}={value}")
+        if name == "--precision":
+            value = value if equals else next(rest, "")
+            option = "--until" if "%" in value else "--dtype"
+            _tell(f"--precision {value}", f"{option} {value}")
+            word = f"{option}={value}"
+        found.append(word)
     return found
-
-
-def refuse_no_folder(words: list[str]) -> None:
-    """Raises UsageError for a results folder without a name, which a path of nothing would have be the working one."""
-    if "--runs=" in words or ("--runs", "") in pairwise(words):
-        raise UsageError("--runs '' names no folder; name one, or leave it out")
 
 
 def _tell(old: str, new: str) -> None:
@@ -259,7 +197,7 @@ class Commands(TyperGroup):
         listed = {
             name: TyperCommand(name, short_help=entry.summary, rich_markup_mode=None) for name, entry in table.items()
         }
-        super().__init__(**{**settings, "commands": listed})
+        super().__init__(**{**settings, "commands": listed, "rich_markup_mode": None})
         self._table, self._default = table, default
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
@@ -271,8 +209,6 @@ class Commands(TyperGroup):
         words = sys.argv[1:] if args is None else args
         if not settings.get("standalone_mode", True) or "--json" not in words:
             return super().main(args, *more, **settings)
-        from suite.cli.exits import print_error
-
         try:
             code = super().main(args, *more, **{**settings, "standalone_mode": False})
         except UsageProblem as error:
@@ -304,7 +240,6 @@ class Commands(TyperGroup):
 
 
 def submit_command(launcher: str) -> TyperCommand | TyperGroup:
-    """`suite submit LAUNCHER`."""
     group = COMMANDS["submit"]
     assert isinstance(group, Group)
     return load(launcher, group.commands[launcher])
@@ -313,19 +248,11 @@ def submit_command(launcher: str) -> TyperCommand | TyperGroup:
 def load(name: str, entry: Command | Group) -> TyperCommand | TyperGroup:
     """The command as the command line runs it. Its module is imported here."""
     if isinstance(entry, Group):
-        return Commands(
-            table=entry.commands,
-            default=entry.default,
-            name=name,
-            help=entry.help,
-            no_args_is_help=True,
-            rich_markup_mode=None,
-        )
+        return Commands(table=entry.commands, default=entry.default, name=name, help=entry.help, no_args_is_help=True)
     module, _, function = entry.function.partition(":")
     single = typer.Typer(rich_markup_mode=None, add_completion=False)
-    single.command(name, cls=GroupedCommand, short_help=entry.summary)(
-        getattr(import_module(f"suite.cli.{module}"), function)
-    )
+    own = getattr(import_module(f"suite.cli.{module}"), function)
+    single.command(name, cls=GroupedCommand, short_help=entry.summary)(own)
     made = typer.main.get_command(single)
     assert isinstance(made, TyperCommand)
     return made

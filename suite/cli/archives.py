@@ -11,10 +11,9 @@ from suite.bundle.archive.opening import read_archive, unpack_archive, unpacked_
 from suite.bundle.archive.packing import Packed, Packing
 from suite.bundle.archive.packing import pack as packed
 from suite.bundle.archive.signature import check
-from suite.cli.exits import DONE, GATE_NOT_MET, command
-from suite.cli.options.declare import argument, flag, option
-from suite.cli.options.reading import STANDARD_OUTPUT, print_json, require_place, written_to
-from suite.spec.terminal import UsageError, printable, say
+from suite.cli.command import argument, command, flag, option, require_place
+from suite.cli.output import DONE, GATE_NOT_MET, STANDARD_OUTPUT, answer, written_to
+from suite.spec.terminal import UsageError, printable
 
 AllowedSigners = Annotated[
     Path | None,
@@ -25,7 +24,7 @@ AllowedSigners = Annotated[
 ]
 
 
-@command
+@command("print what was packed and scrubbed as JSON")
 def pack(
     folder: Path = argument("results folder, or a single bundle"),
     output: Path = option("file to write (-: print it)", ..., "--output", "-o", metavar="FILE.suite.zip"),
@@ -43,7 +42,6 @@ def pack(
         "what an image holds, of suite images check --sbom; can be given several times", metavar="FILE"
     ),
     sign: Path | None = option("sign it with this SSH key (ssh-keygen -Y sign)", metavar="KEY"),
-    as_json: bool = flag("print what was packed and scrubbed as JSON", "--json"),
 ) -> None:
     """Put the runs of a results folder into one file, without what tells who ran them and where.
 
@@ -58,18 +56,20 @@ def pack(
     if keep_identity and (keep or scrub):
         raise UsageError("--keep and --scrub say what is scrubbed: leave out --keep-identity")
     how = Packing(keep_identity, keep or (), scrub or (), licence or (), sbom or (), sign)
-    with written_to(output, ".suite.zip", as_json) as path:
+    with written_to(output, ".suite.zip") as path:
         require_place("--output", path)
         done = packed(folder, path, how)
     if output == STANDARD_OUTPUT:
         return
-    if as_json:
-        index = done.index.model_dump(mode="json", by_alias=True, exclude={"files"})
-        facts = {"bytes": done.bytes, "files": len(done.index.files), "signed": done.is_signed}
-        print_json({"archive": str(output), "index_sha256": done.index_sha256, **facts, **index})
-        return
-    for line in _told(done, output):
-        say(printable(line))
+    index = done.index.model_dump(mode="json", by_alias=True, exclude={"files"})
+    facts = {"bytes": done.bytes, "files": len(done.index.files), "signed": done.is_signed, **index}
+    facts = {"archive": str(output), "index_sha256": done.index_sha256, **facts}
+    answer(facts, map(printable, _told(done, output)))
+
+
+def indented(line: str) -> str:
+    """A line of ``archive_lines``, or of a bundle in an archive, as a terminal shows it."""
+    return f"{'    ' * line.startswith(' ')}{printable(line)}"
 
 
 def _told(done: Packed, output: Path) -> Iterator[str]:
@@ -87,14 +87,13 @@ def _told(done: Packed, output: Path) -> Iterator[str]:
     yield f"index: sha256 {done.index_sha256}, {'signed' if done.is_signed else 'not signed (--sign KEY signs it)'}"
 
 
-@command
+@command("print what was unpacked as JSON")
 def unpack(
     archive: Path = argument("file of suite pack", metavar="FILE.suite.zip"),
     output: Path | None = option(
         "folder to make [default: the file's name without its end]", None, "--output", "-o", metavar="DIR"
     ),
     allowed_signers: AllowedSigners = None,
-    as_json: bool = flag("print what was unpacked as JSON", "--json"),
 ) -> int:
     """Unpack a file of suite pack, whole or not at all: every file is as its index says.
 
@@ -106,10 +105,7 @@ def unpack(
         refused = signature.outcome == "bad signature" or (allowed_signers and signature.outcome != "signed")
         if not refused:
             unpack_archive(reader, target)
-    if as_json:
-        print_json({**archive_facts(reader, signature), "folder": None if refused else str(target)})
-    else:
-        for line in archive_lines(reader, signature):
-            say(printable(line) if not line.startswith(" ") else f"    {printable(line)}")
-        say(printable("not unpacked" if refused else f"unpacked to {target}; its results are {target / 'runs'}"))
+    end = "not unpacked" if refused else f"unpacked to {target}; its results are {target / 'runs'}"
+    facts = {**archive_facts(reader, signature), "folder": None if refused else str(target)}
+    answer(facts, map(indented, (*archive_lines(reader, signature), end)))
     return GATE_NOT_MET if refused else DONE

@@ -4,19 +4,17 @@ from pathlib import Path
 
 from suite.claims.check import Claims, check_claims
 from suite.claims.table import read_table
-from suite.cli.exits import DONE, GATE_NOT_MET, command
-from suite.cli.options.declare import argument, flag, option
-from suite.cli.options.reading import print_json, without_collector
-from suite.spec.terminal import UsageError, say_lines
+from suite.cli.command import argument, command, option
+from suite.cli.output import DONE, GATE_NOT_MET, answer, without_collector
+from suite.spec.terminal import UsageError
 
 
-@command
+@command("print as JSON")
 def check(
     table: Path = argument("CSV file, or Markdown file whose first table is read"),
     column: list[str] | None = option("of a column whose name is not recognised; repeat", metavar="NAME=MEANING"),
     tolerance: float = option("relative difference allowed on top of rounding", 0.02),
     most: int = option("number of flagged cells to print; --json has all", 40),
-    as_json: bool = flag("print as JSON", "--json"),
 ) -> int:
     """Recompute a published table's columns from each other. Exit 3 when no convention explains a value."""
     if not 0 <= tolerance < 1 or most < 0:
@@ -29,10 +27,7 @@ def check(
         mapping[name.strip()] = meaning.strip()
     with without_collector():
         found = check_claims(read_table(table), mapping, tolerance)
-    if as_json:
-        print_json(found.model_dump(mode="json"))
-    else:
-        say_lines(claim_lines(found, most))
+    answer(found.model_dump(mode="json"), claim_lines(found, most))
     return GATE_NOT_MET if found.flags else DONE
 
 
@@ -44,9 +39,10 @@ def claim_lines(found: Claims, most: int) -> list[str]:
         if finding.source != source:
             source = finding.source
             lines.append(f"-- {source}")
-        counts = (finding.rows, finding.explained, finding.flagged, finding.not_derivable, finding.unreadable)
-        rows, explained, flagged, missing, unreadable = counts
-        lines.append(f"{finding.column[:34]:<34} {rows:>5} {explained:>9} {flagged:>7} {missing:>11} {unreadable:>10}")
+        lines.append(
+            f"{finding.column[:34]:<34} {finding.rows:>5} {finding.explained:>9} {finding.flagged:>7} "
+            f"{finding.not_derivable:>11} {finding.unreadable:>10}"
+        )
         lines += [f"    {count:>5}  {name}" for name, count in finding.conventions.items()]
         lines += [f"    {count:>5}  underivable; would help: {name}" for name, count in finding.would_help.items()]
     if found.not_used:

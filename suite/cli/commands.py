@@ -26,7 +26,7 @@ class Group(NamedTuple):
 
 _MEASURE: Mapping[str, Command | Group] = {
     "run": Command("run:run", "measure backends, model sizes, numbers of ranks and layouts"),
-    "tune": Command("tune:tune", "search each stack's best layout under equal budgets"),
+    "tune": Command("run:tune", "search each stack's best layout under equal budgets"),
     "rerun": Command("rerun:rerun", "repeat a run from its manifest"),
     "plan": Command("plan:plan", "predict memory, time and cost before a run"),
 }
@@ -67,7 +67,7 @@ _HAND_ON: Mapping[str, Command | Group] = {
 _MORE: Mapping[str, Command | Group] = {
     "doctor": Command("doctor:doctor", "show what this machine can run, and why not the rest"),
     "sizes": Command("sizes:sizes", "list the model sizes and the presets"),
-    "backends": Command("backends:backends", "list the backends and the versions installed"),
+    "backends": Command("doctor:backends", "list the backends and the versions installed"),
     "images": Group(
         "list, build and check the container images",
         "List, build, lock, check and describe the container images that hold the training stacks.",

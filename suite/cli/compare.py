@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from suite.cli.exits import DONE, GATE_NOT_MET, UNDECIDED, command
-from suite.cli.options.declare import argument, flag, option
-from suite.cli.options.reading import print_json, without_collector
+from suite.cli.command import argument, command, flag, option
+from suite.cli.output import DONE, GATE_NOT_MET, UNDECIDED, answer, is_json, without_collector
 from suite.report.compare import by_environment, compare_entries, left_out, notes
 from suite.report.comparing.gate import check_gate, hold_to
 from suite.report.facts.suspect import takes_suspect
@@ -14,7 +13,7 @@ from suite.report.text.comparison import print_comparison
 from suite.spec.terminal import UsageError, note
 
 
-@command
+@command("print the comparison as JSON")
 def compare(
     before: Path | None = argument(
         "results folder, bundle or file of suite pack to compare with; alone: of two environments", None
@@ -33,7 +32,6 @@ def compare(
     strict: bool = flag("fail a gate for rows that the runs are too few or too noisy to decide"),
     with_suspect: bool = flag("pool and judge runs that something disturbed like the others"),
     phases: bool = flag("show the phases of every row"),
-    as_json: bool = flag("print the comparison as JSON", "--json"),
 ) -> int:
     """Compare two sides: the second's rate over the first's, for equal backend, layout and work.
 
@@ -51,28 +49,22 @@ def compare(
     if not sides[0]:
         raise UsageError("compare takes two sides: suite compare BEFORE AFTER, or --before PATH ... --after PATH ...")
     if gate is None and (allow_missing or strict or same_stack or gate_phase):
-        raise UsageError(
-            "--allow-missing, --strict, --same-stack and --gate-phase say what a gate does: give --gate too"
-        )
+        raise UsageError("--allow-missing, --strict, --same-stack and --gate-phase are of a gate: give --gate too")
     if gate is not None:
         check_gate(gate, gate_phase)
     with without_collector():
         first, second = map(read_entries, sides) if sides[1] else by_environment(read_entries(sides[0]))
-        lacking = left_out(first, second)
         runs = (*first.entries, *second.entries)
         with_suspect = with_suspect or all(takes_suspect(entry.manifest) for entry in runs)
-        result = compare_entries(first.entries, second.entries, left_out=lacking, with_suspect=with_suspect)
+        result = compare_entries(first.entries, second.entries, left_out(first, second), with_suspect)
         outcome = None
         if gate is not None:
             result, outcome = hold_to(result, gate, allow_missing, strict, same_stack, gate_phase, with_suspect)
-    if as_json:
-        counts = {"missed": outcome.missed if outcome else 0, "undecided": outcome.undecided if outcome else 0}
-        reading = {"damaged": first.damaged + second.damaged, "caveats": first.warnings() + second.warnings()}
-        gated = {"gate": outcome.model_dump(mode="json") if outcome else None}
-        print_json({**result.model_dump(mode="json"), **gated, **counts, **reading})
-    else:
-        print_comparison(result, outcome, phases)
-        for line in notes(first, second):
-            note(visible(line, 400))
+    counts = {"missed": outcome.missed if outcome else 0, "undecided": outcome.undecided if outcome else 0}
+    reading = {"damaged": first.damaged + second.damaged, "caveats": first.warnings() + second.warnings()}
+    facts = {**result.model_dump(mode="json"), "gate": outcome and outcome.model_dump(mode="json"), **counts, **reading}
+    answer(facts, lambda: print_comparison(result, outcome, phases))
+    for line in () if is_json() else notes(first, second):
+        note(visible(line, 400))
     ends = {"slower": GATE_NOT_MET, "undecided": UNDECIDED, "doubtful": UNDECIDED}
     return ends.get(outcome.outcome, DONE) if outcome else DONE

@@ -1,30 +1,51 @@
-"""`suite doctor`: what this machine can run, and why not."""
+"""`suite doctor`: what this machine can run, and why not; and `suite backends`: the stacks that can be measured."""
 
 from pathlib import Path
+from typing import Any
 
+from suite.backends.registry import backends as known
 from suite.backends.registry import read_interpreters
-from suite.cli.exits import DONE, GATE_NOT_MET, command
-from suite.cli.options.declare import flag, option
-from suite.cli.options.reading import Python, print_json
-from suite.conduct.doctor.examine import commands_to_install, examine, print_diagnosis
+from suite.cli.command import Python, command, option
+from suite.cli.output import DONE, GATE_NOT_MET, answer
+from suite.launch import probe
 from suite.spec.terminal import say
-from suite.spec.width import terminal_columns
+from suite.spec.width import terminal_columns, wrapped
 
 
-@command
+@command("print as JSON")
 def doctor(
     python: Python = None,
     runs: Path = option("results folder to look at", Path("runs")),
     install: str | None = option("only print the commands that install this backend's stack", metavar="BACKEND"),
-    as_json: bool = flag("print as JSON", "--json"),
 ) -> int:
     """Look at interpreter, stacks, devices, memory, disk and container runtime. Exit 3 when no backend can run here."""
+    from suite.conduct.doctor.examine import commands_to_install, examine, print_diagnosis
+
     if install is not None:
         say("\n".join(commands_to_install(install)))
         return DONE
     diagnosis = examine(read_interpreters(python or ()), runs)
-    if as_json:
-        print_json({**diagnosis.model_dump(mode="json"), "able": diagnosis.able})
-    else:
-        print_diagnosis(diagnosis, terminal_columns())
+    facts = {**diagnosis.model_dump(mode="json"), "able": diagnosis.able}
+    answer(facts, lambda: print_diagnosis(diagnosis, terminal_columns()))
     return DONE if diagnosis.able else GATE_NOT_MET
+
+
+@command("print as JSON")
+def backends(python: Python = None) -> None:
+    """List the backends, the interpreter and packages of each, and why one could not run with them."""
+    asked = read_interpreters(python or ())
+    rows: list[dict[str, Any]] = []
+    for name, driver in known().items():
+        where = asked.of(name)
+        has = probe.stack_versions(where, driver.packages)
+        errors = driver.wrong_versions(has) + driver.stack_errors(where) if all(has.values()) else []
+        facts = {fact: getattr(driver, fact) for fact in ("name", "kind", "summary", "settings", "experimental")}
+        rows.append({**facts, "python": where, "packages": has, "errors": errors})
+    columns, indent, lines = terminal_columns(), " " * 15, list[str]()
+    for row in rows:
+        warning = f" (experimental: {row['experimental']})" if row["experimental"] else ""
+        packages = ", ".join(f"{package} {version or 'missing'}" for package, version in row["packages"].items())
+        lines += wrapped(f"{row['summary']}{warning}", columns, f"{row['name']:<14} {row['kind']:<8} ", indent)
+        for text in (packages, f"in {row['python']}", *(f"cannot run there: {error}" for error in row["errors"])):
+            lines += wrapped(text, columns, indent)
+    answer(rows, lines)

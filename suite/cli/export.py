@@ -2,14 +2,13 @@
 
 from pathlib import Path
 
-from suite.cli.exits import command
-from suite.cli.options.declare import argument, flag, option
-from suite.cli.options.reading import STANDARD_OUTPUT, print_json, without_collector, written_to
+from suite.cli.command import argument, command, option
+from suite.cli.output import STANDARD_OUTPUT, answer, is_json, without_collector, written_to
 from suite.export.export import export_file, export_to
-from suite.spec.terminal import UsageError, note, printable, say
+from suite.spec.terminal import UsageError, note, printable
 
 
-@command
+@command("print what was written as JSON")
 def export(
     runs: list[Path] = argument("results folders, single bundles, or files of suite pack"),
     output: Path = option(
@@ -27,7 +26,6 @@ def export(
     to: str | None = option(
         "write a folder of this tool instead, without any network", metavar="wandb|mlflow|tensorboard"
     ),
-    as_json: bool = flag("print what was written as JSON", "--json"),
 ) -> None:
     """Export runs as rows: to Parquet, CSV, JSON Lines or OpenMetrics, or to W&B, MLflow or TensorBoard.
 
@@ -40,12 +38,9 @@ def export(
                 raise UsageError("--table chooses the rows of a file: --to writes runs, phases and iterations together")
             done = export_to(to, runs, output)
         else:
-            with written_to(output, ".csv", as_json) as path:
+            with written_to(output, ".csv") as path:
                 done = export_file(runs, path, table)
-    if as_json:
-        print_json(done.as_json())
-        return
-    for line in done.warnings:
+    for line in () if is_json() else done.warnings:
         note(line)
-    if output != STANDARD_OUTPUT:
-        say(printable(f"wrote {done.path}: {done.summary}"))
+    wrote = [] if output == STANDARD_OUTPUT else [printable(f"wrote {done.path}: {done.summary}")]
+    answer(done.as_json(), wrote)

@@ -6,9 +6,8 @@ from textwrap import shorten
 
 from suite.backends.registry import read_interpreters
 from suite.bundle.files import replace_atomically
-from suite.cli.exits import BAD_USAGE, DONE, GATE_NOT_MET, RUN_FAILED, command, complain
-from suite.cli.options.declare import argument, flag, option
-from suite.cli.options.reading import Python, print_json, require_place
+from suite.cli.command import Python, argument, command, flag, option, require_place
+from suite.cli.output import BAD_USAGE, DONE, GATE_NOT_MET, RUN_FAILED, answer, complain, is_json
 from suite.images.build import BuildChoices, BuildFailed, build_image, pin_for_compose
 from suite.images.check import check_image
 from suite.images.digests import ask, write
@@ -18,13 +17,13 @@ from suite.images.show import print_answers, print_built, print_differences, pri
 from suite.images.wheelhouse import fill_wheelhouse
 from suite.launch.docker.connection import connect
 from suite.spec.images import bases, find_image, images
-from suite.spec.terminal import UsageError, say
+from suite.spec.terminal import UsageError, say, say_lines
 from suite.spec.typed import pairs
 from suite.spec.version import suite_version
 
 
-@command
-def list_images(as_json: bool = flag("print as JSON", "--json")) -> None:
+@command("print as JSON")
+def list_images() -> None:
     """List the images of the catalogue, their bases, and which are here already. Works without a container runtime."""
     api, why = None, None
     try:
@@ -32,13 +31,11 @@ def list_images(as_json: bool = flag("print as JSON", "--json")) -> None:
     except UsageError as error:
         why = str(error)
     found = rows(dict(images()), suite_version(), api)
-    if as_json:
-        print_json({"images": [row.model_dump(mode="json") for row in found], "engine": why})
-    else:
-        print_rows(found, why)
+    facts = {"images": [row.model_dump(mode="json") for row in found], "engine": why}
+    answer(facts, lambda: print_rows(found, why))
 
 
-@command
+@command("print as JSON")
 def build(
     name: str = argument("image of the catalogue (see `suite images list`)"),
     base_image: str | None = option("another base image, e.g. a local one"),
@@ -50,50 +47,40 @@ def build(
     build_arg: list[str] | None = option("further build argument; repeat for several"),
     no_cache: bool = flag("do not use the container runtime's build cache"),
     checkout: Path | None = option("checkout of the suite [default: this one]", None, "--project"),
-    as_json: bool = flag("print as JSON", "--json"),
 ) -> int:
     """Build an image from this checkout."""
-    image = find_image(name)
-    arguments = pairs("--build-arg", build_arg or ())
+    image, arguments = find_image(name), pairs("--build-arg", build_arg or ())
     choices = BuildChoices(base_image, cpu, without_trlx, offline, target, tag, no_cache, arguments)
     project, runtime = Project.of(checkout), connect()
     try:
         built = build_image(
-            image.name, runtime.api, project, choices, lambda step: say(shorten(str(step), 120), err=as_json)
+            image.name, runtime.api, project, choices, lambda step: say(shorten(str(step), 120), err=is_json())
         )
     except BuildFailed as error:
         for line in error.lines[:-1]:
             say(f"  {line}", err=True)
         return complain(str(error), RUN_FAILED)
     pinned = pin_for_compose(project, built)
-    if as_json:
-        print_json(built.model_dump(mode="json"))
-    else:
-        print_built(built, pinned)
+    answer(built.model_dump(mode="json"), lambda: print_built(built, pinned))
     return DONE
 
 
-@command
+@command("print as JSON")
 def wheelhouse(
     name: str = argument("image of the catalogue that has a CPU build", "engines"),
     checkout: Path | None = option("checkout of the suite [default: this one]", None, "--project"),
-    as_json: bool = flag("print as JSON", "--json"),
 ) -> None:
     """Download what a CPU build of an image needs into build/image, so that the build needs no network."""
     folder = fill_wheelhouse(Project.of(checkout), find_image(name))
     wheels = sorted(path.name for path in folder.glob("*.whl"))
-    if as_json:
-        print_json({"folder": str(folder), "wheels": wheels})
-    else:
-        say(f"{len(wheels)} wheels in {folder}")
+    answer({"folder": str(folder), "wheels": wheels}, [f"{len(wheels)} wheels in {folder}"])
 
 
-@command
+@command("print as JSON")
 def lock(
     names: list[str] | None = argument("images whose base images are looked up [default: all]", None, metavar="NAME"),
     update: bool = flag("write the new digests into the catalogue and the Dockerfiles"),
     checkout: Path | None = option("checkout of the suite [default: this one]", None, "--project"),
-    as_json: bool = flag("print as JSON", "--json"),
 ) -> int:
     """Look up the current digests of the base images in their registries.
 
@@ -107,25 +94,22 @@ def lock(
     project, runtime = Project.of(checkout), connect()
     answers = ask(runtime.api, looked_up)
     changed = write(answers, project.root) if update else []
-    if as_json:
-        told = [{**answer.model_dump(mode="json"), "verdict": answer.verdict} for answer in answers]
-        print_json({"bases": told, "changed": [str(path) for path in changed]})
-    else:
-        print_answers(answers)
-        for path in changed:
-            say(f"wrote {path}")
-    if all(answer.verdict == "unknown" for answer in answers):
-        return complain("no registry could be asked: the digests are neither confirmed nor refuted", BAD_USAGE)
-    return GATE_NOT_MET if not update and any(answer.verdict == "differs" for answer in answers) else DONE
+    told = [{**one.model_dump(mode="json"), "verdict": one.verdict} for one in answers]
+    answer({"bases": told, "changed": [str(path) for path in changed]}, lambda: print_answers(answers))
+    say_lines(() if is_json() else (f"wrote {path}" for path in changed))
+    verdicts = {one.verdict for one in answers}
+    if verdicts == {"unknown"}:
+        say("error: no registry could be asked: the digests are neither confirmed nor refuted", err=True)
+        return BAD_USAGE
+    return GATE_NOT_MET if not update and "differs" in verdicts else DONE
 
 
-@command
+@command("print as JSON")
 def check(
     name: str = argument("image of the catalogue (see `suite images list`)"),
     image: str | None = option("tag or id to look at [default: suite-NAME:VERSION]"),
     sbom: Path | None = option("also copy the image's SBOM (list of components) to this file"),
     checkout: Path | None = option("checkout of the suite [default: this one]", None, "--project"),
-    as_json: bool = flag("print as JSON", "--json"),
 ) -> int:
     """Compare what an image contains with its lock files and labels. Exit 3 when something differs."""
     require_place("--sbom", sbom)
@@ -135,14 +119,12 @@ def check(
     found = check_image(runtime.api, known, tag, project)
     if sbom is not None:
         sbom.write_bytes(read_sbom(runtime.api, tag))
-    if as_json:
-        print_json({"image": tag, "differences": [difference.model_dump(mode="json") for difference in found]})
-    else:
-        print_differences(tag, found)
+    facts = {"image": tag, "differences": [difference.model_dump(mode="json") for difference in found]}
+    answer(facts, lambda: print_differences(tag, found))
     return GATE_NOT_MET if found else DONE
 
 
-@command
+@command()
 def stack(
     image: str | None = argument(
         "image of the container runtime, or of the catalogue [default: ask --python instead]", None

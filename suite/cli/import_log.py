@@ -2,17 +2,16 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import get_args
+from typing import cast, get_args
 
 from suite.bundle.imported.record import MARK, Told
 from suite.bundle.imported.store import import_log as imported
 from suite.bundle.imported.timers import Tool
-from suite.cli.exits import command
-from suite.cli.options.declare import argument, flag, option
-from suite.cli.options.reading import checked, print_json
+from suite.cli.command import argument, checked, command, option
+from suite.cli.output import answer, is_json
 from suite.report.formatting.numbers import counted, number
 from suite.spec.names import nearest
-from suite.spec.terminal import UsageError, note, printable, say
+from suite.spec.terminal import UsageError, note, printable
 
 
 @dataclass(frozen=True)
@@ -31,7 +30,7 @@ class What:
     note: str | None = option("what else a reader must know", metavar="NOTE")
 
 
-@command
+@command("print the record as JSON")
 def import_log(
     *,
     log: Path = argument("the log as it was published: a console's output, or a tracker's JSON"),
@@ -39,7 +38,6 @@ def import_log(
     what: What,
     warmup: int = option("steps to leave out at the start", 0, min=0, metavar="N"),
     runs: Path = option("results folder to put it into", Path("runs"), "--runs", "-o"),
-    as_json: bool = flag("print the record as JSON", "--json"),
 ) -> None:
     """Take over another tool's step log as a row marked "imported, not measured here".
 
@@ -49,24 +47,15 @@ def import_log(
     What the log does not tell is given by options and shown as told by the importer. Such a row is in no ranking, no
     comparison and no verdict. docs/import.md says what is read.
     """
-    tools: tuple[Tool, ...] = get_args(Tool)
-    chosen = next((each for each in tools if each == tool), None)
-    if chosen is None:
+    if tool not in (tools := get_args(Tool)):
         raise UsageError(f"--from is one of {', '.join(tools)}, not {tool!r}{nearest(tool, tools)}")
-    told: Told = checked(lambda: Told(**vars(what)))
-    made = imported(log, chosen, told, warmup, runs)
+    made = imported(log, cast("Tool", tool), checked(lambda: Told(**vars(what))), warmup, runs)
     record = made.derived()
-    if as_json:
-        print_json(record.model_dump(mode="json", by_alias=True))
-        return
-    rates = record.throughput
-    say(printable(f"{made.path}: {counted(record.steps.counted, 'step')} of {number(record.step_seconds)} s, {MARK}"))
-    shown = ", ".join(
-        f"{number(value)} {unit}"
-        for value, unit in ((rates.samples_per_second, "samples/s"), (rates.tokens_per_second, "tokens/s"))
-        if value is not None
-    )
+    rates = {"samples/s": record.throughput.samples_per_second, "tokens/s": record.throughput.tokens_per_second}
+    shown = ", ".join(f"{number(value)} {unit}" for unit, value in rates.items() if value is not None)
+    steps = f"{counted(record.steps.counted, 'step')} of {number(record.step_seconds)} s"
     missing = "the log tells no work: --samples, --prompt-tokens and --response-tokens do"
-    say(f"as {chosen} told it: {shown}" if shown else missing)
-    for line in record.notes:
+    lines = (f"{made.path}: {steps}, {MARK}", f"as {tool} told it: {shown}" if shown else missing)
+    answer(record.model_dump(mode="json", by_alias=True), map(printable, lines))
+    for line in () if is_json() else record.notes:
         note(printable(line))

@@ -2,14 +2,13 @@
 
 from pathlib import Path
 
-from suite.cli.exits import command
-from suite.cli.options.declare import argument, flag, option, runs_of_any_kind
+from suite.cli.command import argument, command, flag, option, runs_of_any_kind
 from suite.conduct.cluster.logs import follow_log
 from suite.launch.stream import shown
 from suite.spec.terminal import UsageError, note, say
 
 
-@command
+@command()
 def logs(
     run: str = argument("run id, or a bundle's folder", autocompletion=runs_of_any_kind),
     follow: bool = flag("go on until the run is over", "--follow", "-f"),

@@ -6,7 +6,7 @@ import os
 import sys
 
 COMPLETION = "_SUITE_COMPLETE"
-#: an exit code as those of suite.cli.exits, which may not be imported yet when it is needed
+#: an exit code as those of suite.cli.output, which may not be imported yet when it is needed
 INTERRUPTED = 130
 
 
@@ -30,7 +30,12 @@ def _main() -> None:
         arguments = sys.argv[1:]
         text = version_line() + "\n" if arguments in (["--version"], ["-V"]) else saved_page(arguments)
         if text is not None:
-            _show(text)
+            try:
+                sys.stdout.write(text)
+                sys.stdout.flush()
+            except BrokenPipeError:  # closed by who read enough
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                sys.exit(1)
             return
     # what is imported lives until the end: looking for garbage in it after every 700 objects costs a tenth of a start
     gc.set_threshold(50_000)
@@ -40,20 +45,9 @@ def _main() -> None:
 
 
 def version_line() -> str:
-    """What `suite --version` prints."""
     from suite.spec.version import suite_version
 
     return f"suite {suite_version()}"
-
-
-def _show(text: str) -> None:
-    """Print text into what may be a pipe that is closed already."""
-    try:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
 
 
 def mend_streams() -> None:

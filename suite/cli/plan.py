@@ -1,30 +1,25 @@
 """`suite plan`: will it fit, how fast will it be, what will it cost - before any device is booked."""
 
-from dataclasses import dataclass, replace
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from suite.cli.exits import DONE, GATE_NOT_MET, command
-from suite.cli.options.declare import accelerators, argument, flag, group, option
+from suite.cli.command import argument, checked, command, flag, group, offered, option, require_place
 from suite.cli.options.fields import WorkloadOptions, workload_changes
-from suite.cli.options.plan_search import Searched, checked_rows, search, show_curves
-from suite.cli.options.reading import checked, print_json, require_place
-from suite.planner.ask import (
-    Question,
-    cluster_of,
-    device_range,
-    fewest_devices,
-    largest_micro_batch,
-    question,
-    without_offload,
-)
+from suite.cli.output import DONE, GATE_NOT_MET, answer
+from suite.planner import ask, show
+from suite.planner.ask import Question
 from suite.planner.calibrate import calibrated
-from suite.planner.curves import curves, look_at
-from suite.planner.parameters import load_parameters
-from suite.planner.search.request import Wishes, manner_of, model_of, preset_of, work_of
+from suite.planner.curves import CurvePoint, curves, look_at
+from suite.planner.parameters import Parameters, load_parameters
+from suite.planner.search import request
+from suite.planner.search.request import USUAL_DEVICES, Wishes
 from suite.planner.search.wishes import pauses_of, read_prices
-from suite.planner.show import fewest_text, plan_lines, text_lines
-from suite.spec.terminal import UsageError, say, say_lines
+from suite.planner.simulate.explain import best_simulated, lines, trace_of
+from suite.planner.simulate.stragglers import measured
+from suite.spec.catalogue import PresetPoint
+from suite.spec.terminal import UsageError
 from suite.spec.width import terminal_columns
 from suite.tune.search import FROM_PLANNER
 
@@ -38,20 +33,18 @@ class What:
 
     size: str | None = option("model size (see `suite sizes`)")
     shape: Path | None = option("shape file: YAML, or a Hugging Face config.json")
-    preset: str | None = option(
-        "plan the work of a preset on its devices, with its engine (see `suite sizes`)",
-    )
+    preset: str | None = option("plan the work of a preset on its devices, with its engine (see `suite sizes`)")
     backend: list[str] | None = option("backend; repeat for several [default: deepspeed and megatron]")
     workload: str | None = option(
-        "work of an iteration [default: trlx-ds-chat, grpo where engines are searched, or the preset's]",
+        "work of an iteration [default: trlx-ds-chat, grpo where engines are searched, or the preset's]"
     )
     samples_per_iteration: int | None = option("samples of an iteration in all, on however many devices")
     scaling: str = option("weak (samples per device fixed) or strong (in all)", "weak")
 
 
 @group("Work")
-class Manner:
-    """How samples are generated and put into batches."""
+class Work(WorkloadOptions, What):
+    """And how samples are generated and put into batches; the fields of the workload follow from their declarations."""
 
     generation: str | None = option(
         "the training stack's own loop, or vLLM [default: hf; vllm where a placement is searched]", metavar="hf|vllm"
@@ -64,11 +57,6 @@ class Manner:
     tool_seconds: float = option("that a sample waits for tools, in all of its turns", 0.0, min=0, max=86400)
 
 
-@dataclass(frozen=True)
-class Work(Manner, WorkloadOptions, What):
-    """All that says what is planned; the fields of the workload follow from their declarations."""
-
-
 @group("Where it runs")
 class Place:
     """The devices, and what joins them."""
@@ -77,7 +65,7 @@ class Place:
         "accelerator of the catalogue, e.g. H100-SXM-80GB; H100 is enough; repeat, or any, to compare "
         "under --target [default: A100-SXM-80GB, the preset's, or any under --target]",
         metavar="NAME",
-        autocompletion=accelerators,
+        autocompletion=offered("spec.catalogue", "devices"),
     )
     devices: list[int] | None = option(
         "number of devices, 1 to 16384; repeat to compare; the most under --target [default: 8, or the preset's]"
@@ -90,31 +78,58 @@ class Place:
     )
 
 
-@group("Check and calibrate")
-class Measured:
-    """Measurements beside predictions."""
+@group("Search")
+class Searched:
+    """What is looked for among layouts and placements."""
 
-    check: Paths = option("compare predictions with the published rows in this file or folder; repeat")
-    calibrate: Path | None = option("correct predictions by the runs in this folder")
+    placement: str | None = option(
+        "search where vLLM stands too: on the devices that train, on others, or whichever is better",
+        metavar="auto|colocated|split",
+    )
+    staleness: int | None = option("publications of weights that samples may be behind at most, 0 or 1 [default: 1]")
+    target: str | None = option(
+        "find the fewest devices, or the cheapest, for '50 samples/s', '20000 tokens/s' or '60 s/iteration'",
+        metavar="RATE",
+    )
+    deadline: str | None = option("the same for --iterations until then: 90min, 24h, 3d", metavar="TIME")
+    iterations: int | None = option("iterations to do until --deadline")
+    objective: str = option("what to rank layouts by", "throughput", metavar="throughput|cost|latency")
+    price: list[str] | None = option("money per device and hour; repeat for several kinds", metavar="[NAME=]MONEY")
+    checkpoint: float | None = option("of one checkpoint, for goodput", metavar="SECONDS")
+    restart: float | None = option("from a failure to the next step", metavar="SECONDS")
+    min_devices: bool = flag("find the fewest devices that fit")
+    max_batch: bool = flag("find the largest micro batch that fits")
+    scale: str | None = option("show a scaling curve over this range of devices, e.g. 8..16384", metavar="FROM..TO")
+    top: int = option("number of layouts to show", 8)
+    simulate: bool = flag("simulate the best one: seconds by cause")
+    trace: Path | None = option("write the simulation as a trace for Perfetto or Chrome")
+    sensitivity: bool = flag("say what would change the answer")
+    stragglers: list[Path] | None = option("draw slow ranks as finished runs in this folder show them; repeat")
+
+    @property
+    def simulates(self) -> bool:
+        return self.simulate or self.trace is not None or bool(self.stragglers)
 
 
-@command
+@command("print as JSON")
 def plan(
     *,
     files: Paths = argument("with --check: more files or folders in the published format", None, metavar="FILE"),
     work: Work,
     place: Place,
     wanted: Searched,
-    measured: Measured,
-    as_json: bool = flag("print as JSON", "--json"),
+    check: Paths = option(
+        "compare predictions with the published rows in this file or folder; repeat", panel="Check and calibrate"
+    ),
+    calibrate: Path | None = option("correct predictions by the runs in this folder", panel="Check and calibrate"),
 ) -> int:
     """Predict memory, time and cost of layouts before any run: all that fit, best first, and what is missing elsewhere.
 
     With --check, predict published measurements and print the errors instead.
     """
     parameters = load_parameters()
-    if measured.check:
-        return checked_rows([*measured.check, *(files or [])], parameters, as_json)
+    if check:
+        return _checked([*check, *(files or [])], parameters)
     if files:
         raise UsageError(f"{files[0]} is not needed: files are compared with --check")
     if wanted.objective not in ("throughput", "cost", "latency"):
@@ -122,82 +137,120 @@ def plan(
     if wanted.top < 1:
         raise UsageError("--top is at least 1")
     require_place("--trace", wanted.trace)
-    named = None if work.preset is None else preset_of(work.preset, work.size)
+    named = None if work.preset is None else request.preset_of(work.preset, work.size)
+    preset, point = named or (None, None)
     wished = (wanted.target, wanted.deadline) != (None, None)
+    alike = ("placement", "staleness", "target", "deadline", "iterations", "objective", "top")
     wishes = Wishes(
-        placement=wanted.placement,
-        staleness=wanted.staleness,
-        target=wanted.target,
-        deadline=wanted.deadline,
-        iterations=wanted.iterations,
-        devices=tuple(place.devices or ([named[1].ranks] if named and not wished else [])),
-        kinds=tuple(place.device or (["any"] if wished else [named[0].written_for if named else USUAL_DEVICE])),
-        objective=wanted.objective,  # type: ignore[arg-type]
+        **{name: getattr(wanted, name) for name in alike},
+        devices=tuple(place.devices or ([point.ranks] if point and not wished else [])),
+        kinds=tuple(place.device or (["any"] if wished else [preset.written_for if preset else USUAL_DEVICE])),
         prices=read_prices(wanted.price or []),
-        top=wanted.top,
         pauses=pauses_of(wanted.checkpoint, wanted.restart),
         generation_device=place.generation_device,
     )
-    simulates = wanted.simulate or wanted.trace is not None or wanted.sensitivity or bool(wanted.stragglers)
-    searches = wishes.any or named is not None or simulates
+    searches = wishes.any or named is not None or wanted.simulates or wanted.sensitivity
     generates = "vllm" if searches and not named else "hf"
-    preset, point = named or (None, None)
-    manner = manner_of(work.generation, generates, work.engine_sleep, work.packing, work.balance, point)
-    cluster = cluster_of(place.gpus_per_node, place.nic, place.link)
+    manner = request.manner_of(work.generation, generates, work.engine_sleep, work.packing, work.balance, point)
+    cluster = ask.cluster_of(place.gpus_per_node, place.nic, place.link)
     backends = work.backend or (list(preset.backends) if preset else ["deepspeed", "megatron"])
     first = wishes.kinds[0] if wishes.kinds[0].lower() != "any" else USUAL_DEVICE
-    model = model_of(work.size, work.shape, point)
+    model = request.model_of(work.size, work.shape, point)
     given: dict[str, Any] = {**workload_changes(work), "scaling": work.scaling}
     if work.samples_per_iteration is not None:
         given |= {"rollouts": work.samples_per_iteration, "scaling": "strong"}
-    done = checked(lambda: work_of(work.workload, preset, point, model, searches).changed(given))
-    questions = [question(model, done, first, name, parameters, manner, cluster, work.fp8) for name in backends]
+    done = checked(lambda: request.work_of(work.workload, preset, point, model, searches).changed(given))
+    questions = [ask.question(model, done, first, name, parameters, manner, cluster, work.fp8) for name in backends]
     questions = [replace(asked, reward=work.reward_seconds, tools=work.tool_seconds) for asked in questions]
-    if measured.calibrate is not None:
-        questions = [calibrated(asked, measured.calibrate) for asked in questions]
+    if calibrate is not None:
+        questions = [calibrated(asked, calibrate) for asked in questions]
+    if searches and (wanted.min_devices or wanted.max_batch):
+        raise UsageError("--min-devices and --max-batch are of layouts: leave out --placement, --target and --preset")
     if searches:
-        if wanted.min_devices or wanted.max_batch:
-            raise UsageError(
-                "--min-devices and --max-batch are of layouts alone: leave out --placement, --target and --preset"
-            )
-        return search(questions, wishes, work.generation, named, wanted, as_json)
+        return _search(questions, wishes, work.generation, point, wanted)
     if wanted.scale is not None:
-        counts = device_range(wanted.scale)
+        counts = ask.device_range(wanted.scale)
         made = {
             asked.profile.name: curves(look_at(asked), counts, asked.workload, asked.hardware.name)
             for asked in questions
         }
-        return show_curves(questions[0], made, counts, as_json)
-    prices = [wishes.prices.of(asked.hardware.name) for asked in questions]
-    plans = [
-        _answer(asked, place.devices, price, wanted, as_json) for asked, price in zip(questions, prices, strict=True)
-    ]
-    if as_json:
-        print_json({"plans": plans})
+        return _show_curves(questions[0], made, counts)
+    plans: list[dict[str, Any]] = []
+    told: list[str] = []
+    for asked in questions:
+        facts, text = _answer(asked, place.devices or [8], wishes.prices.of(asked.hardware.name), wanted)
+        plans.append(facts)
+        told += text
+    answer({"plans": plans}, told)
     return DONE if any(each["options"] for each in plans) else GATE_NOT_MET
 
 
 def _answer(
-    asked: Question, counts: list[int] | None, price: float | None, wanted: Searched, as_json: bool
-) -> dict[str, Any]:
-    """The plan of a backend, shown unless it is for the JSON."""
-    fewest = fewest_devices(asked) if wanted.min_devices else None
-    use = [fewest] if fewest is not None else (counts or [8])
-    result = asked.plan(use, wanted.objective, price, wanted.top)  # type: ignore[arg-type]
-    extra: dict[str, Any] = {}
+    asked: Question, counts: list[int], price: float | None, wanted: Searched
+) -> tuple[dict[str, Any], list[str]]:
+    """The plan of a backend: of the JSON, and as a terminal shows it."""
+    fewest = ask.fewest_devices(asked) if wanted.min_devices else None
+    use = counts if fewest is None else [fewest]
+    result, columns = asked.plan(use, wanted.objective, price, wanted.top), terminal_columns()  # type: ignore[arg-type]
+    facts, told = result.model_dump(mode="json"), [*show.plan_lines(result, columns)]
+    if result.options and wanted.objective == "throughput" and len(use) == 1:
+        first = [f"{one.label} (micro batch {one.micro_batch})" for one in result.options[:FROM_PLANNER]]
+        told += show.text_lines(f"suite tune would try next after the stack's own: {'; '.join(first)}", columns)
     if wanted.min_devices:
-        extra = {"min_devices": fewest, "min_devices_without_offload": fewest_devices(without_offload(asked))}
+        without = ask.fewest_devices(ask.without_offload(asked))
+        facts |= {"min_devices": fewest, "min_devices_without_offload": without}
+        told += show.text_lines(show.fewest_text(result, fewest, without), columns)
     if wanted.max_batch:
-        extra["max_micro_batch"] = largest_micro_batch(asked, use[0])
-    if not as_json:
-        columns = terminal_columns()
-        say_lines(plan_lines(result, columns))
-        if result.options and wanted.objective == "throughput" and len(use) == 1:
-            first = [f"{one.label} (micro batch {one.micro_batch})" for one in result.options[:FROM_PLANNER]]
-            say_lines(text_lines(f"suite tune would try next after the stack's own: {'; '.join(first)}", columns))
-        if wanted.min_devices:
-            say_lines(text_lines(fewest_text(result, fewest, extra["min_devices_without_offload"]), columns))
-        for label, micro in extra.get("max_micro_batch", {}).items():
-            say(f"largest micro batch {micro:>5}  {label}")
-        say("")
-    return {**result.model_dump(mode="json"), **extra}
+        largest = facts["max_micro_batch"] = ask.largest_micro_batch(asked, use[0])
+        told += [f"largest micro batch {micro:>5}  {label}" for label, micro in largest.items()]
+    return facts, [*told, ""]
+
+
+def _search(
+    questions: list[Question], wishes: Wishes, generation: str | None, point: PresetPoint | None, wanted: Searched
+) -> int:
+    """Where placements are searched: the answer or its scaling curves, and what a simulation says of the best."""
+    most_only = wishes.target is not None or wishes.deadline is not None
+    devices = () if most_only else wishes.devices  # under a target they are the most that are looked at
+    samples_on = point.ranks if point else (devices or (USUAL_DEVICES,))[0]
+    asked = request.make_search(questions, samples_on, wishes, generation)
+    columns = terminal_columns()
+    if wanted.scale is not None:
+        counts, device = ask.device_range(wanted.scale), asked.questions[0].hardware.name
+        best = curves(asked.on_first_device, counts, questions[0].workload, device)
+        return _show_curves(questions[0], {"best": best}, counts)
+    found = request.answer(asked, wishes)
+    facts: dict[str, Any] = {"search": {**found.model_dump(mode="json"), "met": found.met}}
+    told = [*show.answer_lines(found, columns)]
+    if wanted.sensitivity:
+        changes = request.sensitivity(asked, wishes, found)
+        facts["sensitivity"] = [change.model_dump(mode="json") for change in changes]
+        told += show.sensitivity_lines(changes, columns)
+    if wanted.simulates and found.options:
+        slow = measured(wanted.stragglers) if wanted.stragglers else None
+        simulated = best_simulated(asked, found, slow)
+        facts["simulated"] = {"seconds": simulated.seconds, "causes": simulated.causes}
+        told += ["", *lines(simulated, found.options[0].seconds, slow, columns)]
+        if wanted.trace is not None:
+            wanted.trace.write_text(json.dumps(trace_of(simulated)), encoding="utf-8")
+    answer(facts, told)
+    return DONE if found.met else GATE_NOT_MET
+
+
+def _show_curves(asked: Question, made: dict[str, list[CurvePoint]], counts: list[int]) -> int:
+    """Scaling curves by backend, or of the best of them; the exit code."""
+    facts = {name: [point.model_dump(mode="json") for point in some] for name, some in made.items()}
+    answer({"curves": facts}, show.curves_lines(asked, made, counts, terminal_columns()))
+    return DONE
+
+
+def _checked(files: list[Path], parameters: Parameters) -> int:
+    """Compare predictions with published rows. Readers of tables that others published stand beside the package, in
+    tools/planner of a checkout. UsageError where there is none."""
+    try:
+        from tools.planner.check import check_lines, run_check
+    except ModuleNotFoundError as error:
+        raise UsageError("--check reads tables with tools/planner of the repository: run it in a checkout") from error
+    result = run_check(files, parameters)
+    answer(result.model_dump(mode="json"), check_lines(result))
+    return DONE

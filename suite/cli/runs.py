@@ -8,9 +8,8 @@ from suite.bundle.imported.store import is_run
 from suite.bundle.removing import removable
 from suite.bundle.removing import remove as remove_bundle
 from suite.bundle.tags import change_tags, check_tags, tags_of
-from suite.cli.exits import DONE, command
-from suite.cli.options.declare import argument, flag, option, runs_of_any_kind
-from suite.cli.options.reading import confirmed, print_json, without_collector
+from suite.cli.command import argument, command, flag, option, runs_of_any_kind
+from suite.cli.output import agreed, answer, is_json, print_json, without_collector
 from suite.report.formatting.numbers import counted
 from suite.report.listing import STATUSES, Wanted, ordered, read_listing
 from suite.spec.names import SAFE_ID, nearest
@@ -21,7 +20,7 @@ from suite.spec.typed import moment_of
 _ON_A_TERMINAL = 40
 
 
-@command
+@command("print as JSON")
 def list_runs(
     folders: list[Path] | None = argument(
         "results folders, bundles, or files of suite pack [default: runs]", None, metavar="FOLDER"
@@ -45,8 +44,7 @@ def list_runs(
     ),
     reverse: bool = flag("begin at the other end"),
     limit: int | None = option(f"show so many, 0: all [default: {_ON_A_TERMINAL} on a terminal, else all]", min=0),
-    as_json: bool = flag("print as JSON", "--json"),
-) -> int:
+) -> None:
     """List runs with their state: also those that failed, are being run, or cannot be read.
 
     Times are UTC. What is shown is derived from the bundles, once, and kept; `suite verify` reads them anew.
@@ -70,18 +68,12 @@ def list_runs(
     with without_collector():
         listing = read_listing(folders or [Path("runs")], _tell if sys.stderr.isatty() else None)
         fitting = ordered([one for one in listing.runs if wanted.fits(one)], sort, reverse)
-        most = limit if limit is not None else _ON_A_TERMINAL if sys.stdout.isatty() and not as_json else 0
+        most = limit if limit is not None else _ON_A_TERMINAL if sys.stdout.isatty() and not is_json() else 0
         shown = fitting[:most] if most else fitting
-        if as_json:
-            print_json(
-                {
-                    "runs": [one.as_json() for one in shown],
-                    "fitting": len(fitting),
-                    "found": len(listing.runs),
-                    "problems": list(listing.problems),
-                }
-            )
-            return DONE
+        if is_json():
+            facts = {"fitting": len(fitting), "found": len(listing.runs), "problems": list(listing.problems)}
+            print_json({"runs": [one.as_json() for one in shown], **facts})
+            return
         if shown:
             from suite.report.text.runs import print_runs
 
@@ -90,68 +82,50 @@ def list_runs(
     note(f"{len(fitting):,} of {len(listing.runs):,} runs{more}" if fitting or listing.runs else "no runs")
     for line in listing.problems:
         note(printable(line))
-    return DONE
 
 
-@command
+@command("print as JSON")
 def tag(
     run: list[str] = argument("run ids, or bundles' folders", metavar="RUN", autocompletion=runs_of_any_kind),
     add: list[str] | None = option("give it; can be repeated", metavar="TAG"),
     remove: list[str] | None = option("take it; can be repeated", metavar="TAG"),
     runs: Path = option("results folder in which runs are looked for by their ids", Path("runs")),
-    as_json: bool = flag("print as JSON", "--json"),
-) -> int:
+) -> None:
     """Give runs tags, take tags from them, or show the tags they have.
 
     Tags are kept beside the bundles, in .tags, so that neither a bundle nor its digest changes.
     """
     adding, removing = check_tags(add or ()), check_tags(remove or ())
-    both = sorted(set(adding) & set(removing))
-    if both:
-        raise UsageError(f"{both[0]} is to be given and taken at once")
+    for both in sorted(set(adding) & set(removing)):
+        raise UsageError(f"{both} is to be given and taken at once")
     bundles = [_bundle(runs, each) for each in run]
     change = bool(adding or removing)
     found = {path.name: change_tags(path, adding, removing) if change else tags_of(path) for path in bundles}
-    if as_json:
-        print_json([{"run": name, "tags": list(tags)} for name, tags in found.items()])
-        return DONE
-    for name, tags in found.items():
-        say(printable(f"{name}: {' '.join(tags) or 'no tags'}"))
-    return DONE
+    facts = [{"run": name, "tags": list(tags)} for name, tags in found.items()]
+    answer(facts, [printable(f"{name}: {' '.join(tags) or 'no tags'}") for name, tags in found.items()])
 
 
-@command
+@command("print as JSON; removes only with --yes")
 def remove(
     run: list[str] = argument("run ids, or bundles' folders", metavar="RUN", autocompletion=runs_of_any_kind),
     runs: Path = option("results folder in which runs are looked for by their ids", Path("runs")),
     yes: bool = flag("do not ask", "--yes", "-y"),
-    as_json: bool = flag("print as JSON; removes only with --yes", "--json"),
-) -> int:
+) -> None:
     """Remove runs for good, with their tags. A run that is going on, or that was submitted to a cluster, is refused.
 
     Nothing is removed unless all of the runs can be. A report tells of repeats that are not there.
     """
-    found = list({str(path): removable(path) for path in (_bundle(runs, each) for each in run)}.values())
+    found = [removable(path) for path in dict.fromkeys(_bundle(runs, each) for each in run)]
     total = sum(one.bytes for one in found)
-    if not as_json:
-        for one in found:
-            say(printable(f"{one.bundle.path}: {counted(one.files, 'file')}, {one.bytes / 2**20:.1f} MiB"))
-    removed = yes or not as_json
-    if removed and not yes:
-        question = f"remove {counted(len(found), 'run')}, {total / 2**20:.1f} MiB, for good?"
-        if not confirmed(question):
-            raise UsageError("nothing was removed; --yes removes without asking")
-    for one in found if removed else []:
+    for one in () if is_json() else found:
+        say(printable(f"{one.bundle.path}: {counted(one.files, 'file')}, {one.bytes / 2**20:.1f} MiB"))
+    removed = agreed(f"remove {counted(len(found), 'run')}, {total / 2**20:.1f} MiB, for good?", yes)
+    for one in found if removed else ():
         remove_bundle(one)
-    if as_json:
-        runs_removed = [
-            {"path": str(one.bundle.path), "run": one.bundle.id, "files": one.files, "bytes": one.bytes}
-            for one in found
-        ]
-        print_json({"runs": runs_removed, "bytes": total, "removed": removed})
-    else:
-        say(f"removed {counted(len(found), 'run')}")
-    return DONE
+    facts = [
+        {"path": str(one.bundle.path), "run": one.bundle.id, "files": one.files, "bytes": one.bytes} for one in found
+    ]
+    answer({"runs": facts, "bytes": total, "removed": removed}, [f"removed {counted(len(found), 'run')}"])
 
 
 def _tell(done: int, total: int) -> None:

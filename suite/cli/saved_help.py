@@ -80,7 +80,7 @@ def _source(name: str) -> Path:
 
 
 def write_pages(file: Path = FILE) -> None:
-    """Save the help of every command in both layouts."""
+    """Save the help of every command in both layouts. The terminal of this process is another one afterwards."""
     import json
 
     pages = {str(width): _pages(width) for width in (NORMAL, WIDE, 0)}
@@ -99,7 +99,6 @@ def _pages(width: int) -> dict[str, str]:
     from suite.cli.app import UsageProblem, app
     from suite.cli.commands import command_paths
 
-    before = os.environ.get("COLUMNS")
     asked = {" ".join([*SIZES, "-"]): SIZES}
     if width:
         os.environ["COLUMNS"] = str(width)
@@ -108,16 +107,11 @@ def _pages(width: int) -> dict[str, str]:
     else:
         os.environ.pop("COLUMNS", None)
     pages = {}
-    try:
-        for key, words in asked.items():
-            with contextlib.redirect_stdout(io.StringIO()) as shown, contextlib.suppress(UsageProblem):
-                app(words, prog_name="suite", standalone_mode=False)
-                pages[key] = shown.getvalue()
-        return pages
-    finally:
-        os.environ.pop("COLUMNS", None)
-        if before is not None:
-            os.environ["COLUMNS"] = before
+    for key, words in asked.items():
+        with contextlib.redirect_stdout(io.StringIO()) as shown, contextlib.suppress(UsageProblem):
+            app(words, prog_name="suite", standalone_mode=False)
+            pages[key] = shown.getvalue()
+    return pages
 
 
 def _sources() -> list[str]:

@@ -2,14 +2,13 @@
 
 from pathlib import Path
 
-from suite.cli.exits import command
-from suite.cli.options.declare import argument, flag, option
-from suite.cli.options.reading import print_json, without_collector
+from suite.cli.command import argument, command, option
+from suite.cli.output import answer, is_json, without_collector
 from suite.report.site.output import checked_url, write_site
-from suite.spec.terminal import note, say_lines
+from suite.spec.terminal import note
 
 
-@command
+@command("print every series and its changes as JSON")
 def site(
     folder: Path = argument("folder of the site, made where it is not there", metavar="DIR"),
     results: list[Path] | None = option(
@@ -21,7 +20,6 @@ def site(
     ),
     title: str | None = option("heading of the site", metavar="TEXT"),
     url: str | None = option("where the site will be, for the links of its feed", metavar="URL"),
-    as_json: bool = flag("print every series and its changes as JSON", "--json"),
 ) -> None:
     """Write a static site: each configuration's rate over time, where it changed, and a feed of regressions.
 
@@ -30,9 +28,6 @@ def site(
     address = None if url is None else checked_url(url)
     with without_collector():
         done = write_site(folder, results or [], title, address)
-    if as_json:
-        print_json(done.as_json())
-        return
-    say_lines(done.lines())
-    for line in done.warnings():
+    answer(done.as_json(), done.lines())
+    for line in () if is_json() else done.warnings():
         note(line)

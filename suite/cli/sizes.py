@@ -2,29 +2,25 @@
 
 from typing import Any
 
-from suite.cli.exits import command
-from suite.cli.options.declare import flag, option
-from suite.cli.options.reading import print_json
+from suite.cli.command import command, option
+from suite.cli.output import is_json, print_json
 from suite.cli.saved_help import content_width
 from suite.spec.catalogue import find_ladder, find_size, ladders, presets
 from suite.spec.shape import Shape
-from suite.spec.terminal import say
+from suite.spec.terminal import say, say_lines
 from suite.spec.width import terminal_columns, unbroken, wrapped
 from suite.theory.parameters import parameter_count
 
 
-@command
-def sizes(
-    ladder: str | None = option("only this ladder"),
-    as_json: bool = flag("print as JSON", "--json"),
-) -> None:
+@command("print as JSON")
+def sizes(ladder: str | None = option("only this ladder")) -> None:
     """List the model sizes by ladder; parameters are computed from the shape, never read off the name.
 
     Below them the presets of `suite run`, each a measurement of several sizes.
     """
-    chosen = {ladder: find_ladder(ladder)} if ladder else ladders()
-    rows = {name: [_row(find_size(size)) for size in members] for name, members in chosen.items()}
-    if as_json:
+    listed = {ladder: find_ladder(ladder)} if ladder else ladders()
+    rows = {name: [_row(find_size(size)) for size in members] for name, members in listed.items()}
+    if is_json():
         print_json(rows)
         return
     terminal = terminal_columns()
@@ -38,16 +34,17 @@ def sizes(
                 f"  {shape['name']:<15} {shape['parameters']:>14,} {shape['layers']:>6} {shape['hidden']:>6} "
                 f"{shape['ffn']:>6} {shape['heads']:>5} {shape['kv_heads']:>3} {shape['vocab']:>6}"
             )
-            note = "; ".join(filter(None, (_experts(shape), shape["note"])))
-            if columns is not None and note:
-                line = "\n".join([line, *wrapped(note, columns, "    ")])
-            else:
-                line = f"{line}  {note}".rstrip()
-            say(line)
+            notes = [shape["note"]]
+            if (experts := shape.get("experts")) is not None:
+                chosen = f"{experts['per_token']} of {experts['count']} experts"
+                notes.insert(0, f"{shape['active_parameters']:,} active: {chosen}")
+            note = "; ".join(filter(None, notes))
+            is_below = columns is not None and note
+            say_lines([line, *wrapped(note, columns, "    ")] if is_below else [f"{line}  {note}".rstrip()])
     for preset in () if ladder else presets().values():
         points = [f"{point.size} on {point.ranks}" for point in preset.points]
-        say("\n".join(wrapped(preset.summary, columns, f"preset {preset.name}: ", "  ")))
-        say("\n".join(wrapped(unbroken(points) + " ranks", columns, "  ")))
+        say_lines(wrapped(preset.summary, columns, f"preset {preset.name}: ", "  "))
+        say_lines(wrapped(unbroken(points) + " ranks", columns, "  "))
 
 
 def _row(size: Shape) -> dict[str, Any]:
@@ -55,10 +52,3 @@ def _row(size: Shape) -> dict[str, Any]:
     count = parameter_count(size)
     active = {} if size.experts is None else {"active_parameters": count.active}
     return {**size.model_dump(mode="json"), "parameters": count.total, **active}
-
-
-def _experts(shape: dict[str, Any]) -> str:
-    if "active_parameters" not in shape:
-        return ""
-    count, chosen = shape["experts"]["count"], shape["experts"]["per_token"]
-    return f"{shape['active_parameters']:,} active: {chosen} of {count} experts"

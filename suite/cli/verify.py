@@ -1,6 +1,5 @@
 """`suite verify`: derive records again, and say whether they and all else in the bundles fit together."""
 
-import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,12 +13,10 @@ from suite.bundle.imported.record import MARK
 from suite.bundle.imported.store import ImportFolder, find_all, verify_import
 from suite.bundle.store import Bundle
 from suite.bundle.verify import Verification, verify_all
-from suite.cli.archives import AllowedSigners
-from suite.cli.exits import BAD_USAGE, DONE, GATE_NOT_MET, command
-from suite.cli.options.declare import argument, flag, option
-from suite.cli.options.reading import print_json
-from suite.spec.terminal import UsageError, printable, say
-from suite.spec.width import terminal_columns, wrapped
+from suite.cli.archives import AllowedSigners, indented
+from suite.cli.command import argument, command, option
+from suite.cli.output import BAD_USAGE, DONE, GATE_NOT_MET, answer, is_json, warn
+from suite.spec.terminal import UsageError, say
 from suite.tune.check import StudyFile, verify_studies
 
 Run = Bundle | ImportFolder | StudyFile
@@ -35,14 +32,13 @@ _WHO_WROTE = (
 )
 
 
-@command
+@command("print the outcome of every bundle as JSON")
 def verify(
     bundles: list[Path] = argument("bundles, folders with bundles in them, or files of suite pack", metavar="BUNDLE"),
     digest: str | None = option(
         "exit 3 unless this is the digest of the bundle, or of all bundles together", metavar="HEX"
     ),
     allowed_signers: AllowedSigners = None,
-    as_json: bool = flag("print the outcome of every bundle as JSON", "--json"),
 ) -> int:
     """Derive each record again from the raw events of its bundle, and show what differs or does not fit together.
 
@@ -51,7 +47,10 @@ def verify(
     """
     wanted = None if digest is None else checked_digest(digest)
     with opened(bundles) as places:
-        signatures = _signatures(places, allowed_signers)
+        if allowed_signers is not None and not places.archives:
+            raise UsageError("--allowed-signers is for files of suite pack; a folder has no signature")
+        readers = {each.name: each.reader for each in places.archives}
+        signatures = {name: check(one.index_bytes, one.signature, allowed_signers) for name, one in readers.items()}
         found, imports = find_all(places.folders)
         if not found and not imports:
             raise UsageError(f"no bundle in {', '.join(str(path) for path in bundles)}")
@@ -61,20 +60,18 @@ def verify(
         # null where one has none
         whole = digest_of_all(digests) if len(digests) == len(checked) else None
         studies = verify_studies(places.folders)
-        if as_json:
-            print_json([_facts(bundle, result, places, signatures) for bundle, result in (*checked, *studies)])
-        else:
-            archives = [line for each in places.archives for line in archive_lines(each.reader, signatures[each.name])]
-            told = [*_details([*checked, *studies]), _summary([result for _, result in checked], "bundle", "bundles")]
-            if studies:
-                told.append(_summary([result for _, result in studies], "study", "studies"))
-            for line in (*archives, *told):
-                shown = printable(places.shown(line))
-                say(shown if not line.startswith(" ") else f"    {shown}")
-    statuses = {result.status for _, result in (*checked, *studies)}
-    if not as_json and "equal" in statuses and wanted is None and not signatures:
-        say("\n".join(wrapped(_WHO_WROTE, terminal_columns(sys.stderr), rest="  ")), err=True)
-    say(_digest_line(whole, wanted), err=as_json)
+        both = [*checked, *studies]
+        told: list[str] = []
+        for name, reader in readers.items():
+            told += archive_lines(reader, signatures[name])
+        told += [*_details(both), _summary(checked, "bundle", "bundles")]
+        told += [_summary(studies, "study", "studies")] if studies else []
+        facts = [_facts(bundle, result, places, signatures) for bundle, result in both] if is_json() else ()
+        answer(facts, (indented(places.shown(line)) for line in told))
+    statuses = {result.status for _, result in both}
+    if not is_json() and "equal" in statuses and wanted is None and not signatures:
+        warn("", _WHO_WROTE)
+    say(_digest_line(whole, wanted), err=is_json())
     if "damaged" in statuses:
         return BAD_USAGE
     outcomes = {each.outcome for each in signatures.values()}
@@ -82,18 +79,11 @@ def verify(
     return DONE if statuses == {"equal"} and wanted in (None, whole) and is_signed else GATE_NOT_MET
 
 
-def _signatures(places: Opened, allowed: Path | None) -> dict[str, Signature]:
-    """Of each archive by its name. Raises UsageError where signers are named and nothing can be signed."""
-    if allowed is not None and not places.archives:
-        raise UsageError("--allowed-signers is for files of suite pack; a folder has no signature")
-    return {each.name: check(each.reader.index_bytes, each.reader.signature, allowed) for each in places.archives}
-
-
 def _facts(bundle: Run, result: Verification, places: Opened, signatures: dict[str, Signature]) -> dict[str, Any]:
     """Of a bundle of an archive with what is known of that."""
     facts = {"bundle": places.shown(str(bundle.path)), **result.model_dump(mode="json")}
-    if mark := _mark(bundle):
-        facts["mark"] = mark
+    if isinstance(bundle, ImportFolder):
+        facts["mark"] = MARK
     archive = places.archive_of(bundle.path)
     if archive is None:
         return facts
@@ -109,12 +99,12 @@ def _details(checked: Sequence[Checked]) -> Iterator[str]:
     by_status: dict[str, list[Checked]] = {}
     for pair in checked:
         by_status.setdefault(pair[1].status, []).append(pair)
+    if len(checked) > _ALL:
+        by_status.pop("equal", None)
     for status, pairs in by_status.items():
-        if status == "equal" and len(checked) > _ALL:
-            continue
         for bundle, result in pairs[:_BUNDLES]:
-            mark = _mark(bundle)
-            yield f"{bundle.path}: {status}" + (f" ({mark})" if mark else "")
+            mark = f" ({MARK})" if isinstance(bundle, ImportFolder) else ""
+            yield f"{bundle.path}: {status}{mark}"
             lines = [*(finding.line() for finding in result.findings), *result.differences]
             yield from (f" {line}" for line in lines[:_LINES])
             if len(lines) > _LINES:
@@ -123,17 +113,12 @@ def _details(checked: Sequence[Checked]) -> Iterator[str]:
             yield f"and {len(pairs) - _BUNDLES} more bundles: {status} (--json has them)"
 
 
-def _mark(bundle: Run) -> str:
-    """What must be known of an import wherever it is named; empty for a bundle."""
-    return MARK if isinstance(bundle, ImportFolder) else ""
-
-
-def _summary(results: Sequence[Verification], one: str, several: str) -> str:
+def _summary(checked: Sequence[Checked], one: str, several: str) -> str:
     """How many bundles, or studies, of each status, and how often each finding."""
-    statuses = Counter(result.status for result in results).most_common()
-    names = Counter(finding.name for result in results for finding in result.findings).most_common()
+    statuses = Counter(result.status for _, result in checked).most_common()
+    names = Counter(finding.name for _, result in checked for finding in result.findings).most_common()
     counts = [", ".join(f"{count} {name}" for name, count in each) for each in (statuses, names)]
-    text = f"{len(results)} {one if len(results) == 1 else several}: {counts[0]}"
+    text = f"{len(checked)} {one if len(checked) == 1 else several}: {counts[0]}"
     return f"{text}; findings: {counts[1]}" if names else text
 
 

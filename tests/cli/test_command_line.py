@@ -17,7 +17,7 @@ import pytest
 from suite.cli.main import main
 from suite.cli.options.fields import settings_of
 from suite.cli.options.launchers import Where
-from suite.cli.options.reading import confirmed
+from suite.cli.output import confirmed
 from suite.launch.docker.settings import DockerSettings
 from suite.launch.local import LocalLauncher
 from suite.spec.catalogue import find_workload
@@ -143,7 +143,8 @@ class TestErrors:
         assert "--budget '' is no duration" in refused(*MEGATRON, "--budget", "")
         assert "--device is auto, cpu or cuda, not ''" in refused("run", "--size", "1M", "--device", "")
         assert "--python '': one interpreter for all backends, or NAME=PATH" in refused(*MEGATRON, "--python", "")
-        assert "--ranks is a number or all, not ''" in refused("tune", "--size", "1M", "--device", "cpu", "--ranks", "")
+        no_ranks = refused("tune", "--size", "1M", "--device", "cpu", "--ranks", "")
+        assert "--ranks, unless all, is a whole number from 1 to 1,048,576, not ''" in no_ranks
         assert "there is no workload ''" in refused(*PLAN, "--workload", "")
         for words in (("--runs", ""), ("--runs=",)):
             assert "--runs '' names no folder" in refused(*PLAN, *words)

@@ -34,7 +34,7 @@ ONE = (*RUN, "--backend", "deepspeed")
         (("run", "--dry-run"), "--size, --ladder or --shape"),
         ((*RUN, "--size", "1M"), "named twice"),
         ((*RUN, "--ranks", "4096"), "--force"),
-        ((*RUN, "--ranks", "0"), "--ranks is at least 1, not 0"),
+        ((*RUN, "--ranks", "0"), "--ranks, unless all, is a whole number from 1 to 1,048,576, not '0'"),
         ((*RUN, "--parallel", "2"), "--parallel 2 keeps runs apart in containers: add --launcher docker"),
         ((*RUN, "--zero", "5"), "--zero 5: must be less than or equal to 3"),
         ((*RULED, "--with-suspect"), "--with-suspect goes with --until 3%"),

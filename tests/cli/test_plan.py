@@ -108,7 +108,7 @@ def test_the_check_prints_its_table_and_its_json():
 
 def test_an_installation_without_a_checkout_says_where_the_check_is(monkeypatch):
     monkeypatch.setitem(sys.modules, "tools.planner.check", None)
-    assert "which an installed package lacks: run it in a checkout" in refused("plan", "--check", PUBLISHED)
+    assert "tools/planner of the repository: run it in a checkout" in refused("plan", "--check", PUBLISHED)
 
 
 @pytest.mark.parametrize(

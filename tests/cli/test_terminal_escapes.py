@@ -167,8 +167,8 @@ def test_nothing_is_printed_but_by_way_of_one_function() -> None:
     """Commands print by ``say``; what else writes to a terminal is here, with what makes it plain."""
     known = {
         "spec/terminal.py": 1,  # say itself
-        "cli/exits.py": 1,  # printable
-        "cli/options/handing_over.py": 1,  # a document that a scheduler reads, whose values its template quotes
+        "cli/output.py": 1,  # printable
+        "cli/submit.py": 1,  # a document that a scheduler reads, whose values its template quotes
         "conduct/running/display.py": 1,  # plain
         "images/show.py": 1,  # plain
         "report/formatting/forms.py": 1,  # printable
@@ -184,5 +184,5 @@ def test_nothing_is_printed_but_by_way_of_one_function() -> None:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and ast.unparse(node.func) in printing:
                 found[name] = found.get(name, 0) + 1
-    allowed = {"cli/main.py", "cli/options/reading.py"}  # the saved help, and JSON, which escapes all
+    allowed = {"cli/main.py", "cli/output.py"}  # the saved help, and JSON, which escapes all
     assert {name for name, count in found.items() if count > known.get(name, 0)} <= allowed

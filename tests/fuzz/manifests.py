@@ -9,7 +9,7 @@ import yaml
 
 from suite.bundle.files import parse_object
 from suite.bundle.manifest_file import parse_manifest
-from suite.cli.options.reading import checked
+from suite.cli.command import checked
 from suite.conduct.running.display import title
 from suite.conduct.running.rerun import what_it_asks
 from suite.spec.layout import Layout

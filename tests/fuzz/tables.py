@@ -12,7 +12,7 @@ from suite.bundle.imported.timers import NAMES
 from suite.claims.check import check_claims
 from suite.claims.table import parse_table
 from suite.cli.claims import claim_lines
-from suite.cli.options.reading import without_collector
+from suite.cli.output import without_collector
 from suite.spec.base import UsageError
 from tests.bundle.imported.made import PRINTED, nemo_console, nemo_tracker, verl_console, verl_tracker
 from tests.fuzz import mutate

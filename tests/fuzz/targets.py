@@ -5,7 +5,7 @@ from functools import partial
 from pydantic import ValidationError
 
 from suite.bundle.files import DamagedBundle
-from suite.cli.options.site import read_site
+from suite.cli.options.options_file import read_site
 from suite.images.inside import read_stack
 from suite.launch.cluster.scheduler import Unanswered
 from suite.launch.docker.copying import UnsafeCopy

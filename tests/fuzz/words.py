@@ -4,7 +4,7 @@ from collections.abc import Callable
 from random import Random
 
 from suite.bundle.tags import FOLDER, tags_of
-from suite.cli.options.reading import rank_counts
+from suite.cli.command import rank_counts
 from suite.launch.kubernetes.pods import readable
 from suite.launch.kubernetes.settings import object_name, quantity_number
 from suite.planner.ask import device_range

@@ -6,7 +6,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from suite.cli.options.handing_over import HandingOver, tell_network
+from suite.cli.submit import HandingOver, tell_network
 from suite.conduct.cluster.hand_over import ToDo
 from suite.conduct.cluster.smoke import smoke_plan, smoke_root
 from suite.launch.cluster.launcher import NodeSetup

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from suite.cli.options.reading import check_numbers, rank_counts
+from suite.cli.command import check_numbers, rank_counts
 from suite.planner.ask import device_range
 from suite.spec import typed
 from suite.spec.base import UsageError

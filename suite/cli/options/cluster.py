@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from suite.backends.registry import read_interpreters
-from suite.cli.options.check import refuse, warn
-from suite.cli.options.declare import flag, group, option
+from suite.cli.command import Python, checked, flag, group, option
 from suite.cli.options.fields import option_of, settings_of
-from suite.cli.options.reading import Python, checked
-from suite.cli.options.work import Work
+from suite.cli.options.work import Work, refuse
+from suite.cli.output import warn
 from suite.conduct.cluster.hand_over import ToDo, prepare, to_do
 from suite.conduct.cluster.machine import ClusterMachine, cluster_machine, plan_again, require_layout
 from suite.conduct.cluster.smoke import smoke_plan
@@ -42,7 +41,7 @@ class Nodes:
         "nodes of each run; 1,2,4 or repeated: a run on each [default: 1, or the preset's]", metavar="N"
     )
     gpus_per_node: int | None = option("GPUs, and so ranks, of each node [default: 8, or the preset's]", min=1)
-    device: str = option("cuda or cpu", "cuda")
+    device: str = option("cuda or cpu", "cuda", metavar="cpu|cuda")
     gpu: str | None = option(
         "the nodes' GPU by its name in the catalogue: what layouts, limits and cost are planned by"
     )
@@ -55,9 +54,7 @@ class Nodes:
     )
     env: list[str] | None = option("NAME=VALUE for every rank, e.g. NCCL_SOCKET_IFNAME=eth0; repeat")
     mount: list[str] | None = option(
-        "SOURCE:TARGET[:rw] of a container, absolute paths; repeat",
-        metavar="SOURCE:TARGET",
-        panel="Containers",
+        "SOURCE:TARGET[:rw] of a container, absolute paths; repeat", metavar="SOURCE:TARGET", panel="Containers"
     )
     require_idle: bool = flag("fail a run whose GPUs something else uses, before it measures")
     site: str | None = option(
@@ -74,8 +71,7 @@ class Nodes:
 
     def launcher(self, kind: type[ClusterLauncher], options: Any) -> ClusterLauncher:
         """A launcher of this kind with the user's options. Raises UsageError; its notes go to standard error."""
-        python = self.interpreter()
-        setup = NodeSetup(python=python, image=self.image, env=self.variables(), mounts=self.mounts())
+        setup = NodeSetup(self.interpreter(), self.image, self.variables(), self.mounts())
         settings = settings_of(options, kind.options)
         launcher: ClusterLauncher = checked(lambda: kind(settings, setup))
         for line in launcher.notes:
@@ -84,40 +80,37 @@ class Nodes:
 
     def look(self, work: Work, launcher: ClusterLauncher) -> tuple[Plan, Preflight]:
         """Every run that is asked for, and what is expected of it. Raises UsageError."""
-        if self.manifest is not None:
-            return self._look_again(self.manifest, work, launcher)
+        plan, machine = self._planned(work, launcher) if self.manifest is None else self._again(work, launcher)
+        if any(manifest.measure.profile for manifest in plan.manifests):
+            raise UsageError("--profile leaves traces where ranks run, and no cluster sends them home: use suite run")
+        return plan, preflight(plan.manifests, machine.device_name, work.price)
+
+    def _planned(self, work: Work, launcher: ClusterLauncher) -> tuple[Plan, ClusterMachine]:
         if work.stopping is not None:
-            raise UsageError(
-                "--until 3% and --difference add runs by what those before came to, which a submitted plan cannot; "
-                "give --repeats"
-            )
-        _refuse_profile(work.profile)
+            raise UsageError("--until and --difference look at results, which a submitted plan cannot: give --repeats")
         machine = self.machine(launcher)
         is_preset = not self.counts and self.gpus_per_node is None and work.preset is not None
-        ranks, nodes = ((), ()) if is_preset else ((self.ranks_per_node,), self.counts or (1,))
+        ranks, nodes = ((), ()) if is_preset else ((self.gpus_per_node or DEFAULT_GPUS_PER_NODE,), self.counts or (1,))
         requests, backends = work.requests(machine, ranks, nodes or (None,)), work.backends
         stacks, images, code = machine.stacks(backends), machine.images(backends), machine.code(backends)
         plan = make_joint_plan(requests, stacks, images, machine.manner, code)
         machine.require_generation(plan.manifests)
-        return plan, preflight(plan.manifests, machine.device_name, work.price)
+        return plan, machine
 
-    def _look_again(self, path: Path, work: Work, launcher: ClusterLauncher) -> tuple[Plan, Preflight]:
+    def _again(self, work: Work, launcher: ClusterLauncher) -> tuple[Plan, ClusterMachine]:
         """The runs of a manifest that is measured once more. Raises UsageError for options that it speaks of."""
         given = [field.name for field in fields(work) if getattr(work, field.name) != field.default]
         extra = [option_of(name) for name in given if name not in ("repeats", "force", "price")]
         if extra:
             raise UsageError(f"{', '.join(extra)}: a manifest says what is measured; leave it out beside --manifest")
-        wanted = read_manifest(path)
+        assert self.manifest is not None
+        wanted = read_manifest(self.manifest)
         if wanted.measure.turns == "iterations":
-            raise UsageError(f"{path} took turns by iteration with other rows, which on a cluster no run does")
-        _refuse_profile(wanted.measure.profile)
+            raise UsageError(f"{self.manifest} took turns by iteration with other rows, which on a cluster no run does")
         require_layout(wanted, self.counts, self.gpus_per_node)
-        layout = wanted.layout
-        nodes, gpus = [str(layout.nodes)], layout.devices_per_node
-        own = replace(self, nodes=nodes, gpus_per_node=gpus, device=wanted.measure.device)
-        machine = own.machine(launcher)
-        plan = plan_again(wanted, self.runs, work.repeats, machine)
-        return plan, preflight(plan.manifests, machine.device_name, work.price)
+        nodes, gpus = [str(wanted.layout.nodes)], wanted.layout.devices_per_node
+        machine = replace(self, nodes=nodes, gpus_per_node=gpus, device=wanted.measure.device).machine(launcher)
+        return plan_again(wanted, self.runs, work.repeats, machine), machine
 
     def documents(self, work: Work, launcher: ClusterLauncher) -> tuple[list[Document], ToDo]:
         """What the scheduler takes for all runs that are still to be done. Raises UsageError, also for runs that are
@@ -142,10 +135,6 @@ class Nodes:
         """The numbers of nodes that were given. Raises UsageError."""
         return counts("--nodes", self.nodes or ())
 
-    @property
-    def ranks_per_node(self) -> int:
-        return self.gpus_per_node or DEFAULT_GPUS_PER_NODE
-
     def interpreter(self) -> str:
         """The stack's interpreter as the ranks see it."""
         if self.image is not None:
@@ -157,7 +146,6 @@ class Nodes:
         return asked.usual or sys.executable
 
     def machine(self, launcher: ClusterLauncher) -> ClusterMachine:
-        """Raises UsageError."""
         if self.device not in ("cpu", "cuda"):
             raise UsageError(f"--device of a cluster's nodes is cuda or cpu, not {self.device!r}")
         files = [Path(text) for text in self.stack or () if "=" not in text]
@@ -168,7 +156,7 @@ class Nodes:
             image=self.image,
             stack=pairs("--stack", [text for text in self.stack or () if "=" in text]),
             stack_file=files[-1] if files else None,
-            ranks=max(self.counts or (1,)) * self.ranks_per_node,
+            ranks=max(self.counts or (1,)) * (self.gpus_per_node or DEFAULT_GPUS_PER_NODE),
             variables=measured_with(self.variables()),
             manner=launcher.manner,
         )
@@ -195,11 +183,3 @@ class Nodes:
                 raise UsageError(f"--mount is SOURCE:TARGET or SOURCE:TARGET:rw with absolute paths, not {text!r}")
             found.append(Mount(source=source, target=target, read_only=mode != ["rw"]))
         return tuple(found)
-
-
-def _refuse_profile(is_profiled: bool) -> None:
-    if is_profiled:
-        raise UsageError(
-            "--profile: traces stay in the folder of the run, and from a cluster comes home what ranks print; "
-            "profile with suite run, on this machine or in a container"
-        )

@@ -1,17 +1,17 @@
 """Options that follow from the declarations of models' fields."""
 
 from collections.abc import Sequence
-from dataclasses import make_dataclass, replace
+from dataclasses import make_dataclass
 from types import UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from suite.cli.options.declare import option
-from suite.cli.options.reading import checked
-from suite.spec.fields import Declared, declared, switched_on
+from suite.cli.command import checked, option
+from suite.spec.fields import Declared, chosen, declared, switched_on
 from suite.spec.layout import Layout
+from suite.spec.names import nearest
 from suite.spec.terminal import UsageError
 from suite.spec.workload import Workload
 
@@ -34,8 +34,8 @@ def option_group(model: type[BaseModel], panel: str, has_defaults: bool = True) 
     help shows the model's own default."""
     facts = [(name, fact) for name, fact in declared(model) if fact.option]
     _OPTIONS.update({name: fact.option for name, fact in facts if fact.option})
-    options = [(name, *_option(fact, model.model_fields[name], has_defaults)) for name, fact in facts]
-    return make_dataclass(f"{model.__name__}Options", options, frozen=True, namespace={"HEADING": panel})
+    options = [(name, *_option(fact, model.model_fields[name], panel, has_defaults)) for name, fact in facts]
+    return make_dataclass(f"{model.__name__}Options", options, frozen=True)
 
 
 def settings_of(options: Any, model: type[Model]) -> Model:
@@ -48,20 +48,20 @@ def _given(options: Any, model: type[BaseModel]) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _option(fact: Declared, info: FieldInfo, has_defaults: bool) -> tuple[Any, Any]:
-    """Type and declaration of one."""
+def _option(fact: Declared, info: FieldInfo, panel: str, has_defaults: bool) -> tuple[Any, Any]:
     kind: Any
     if fact.choice in ("automatic", "switch", "flag"):
         kind, default = (bool | None, None) if fact.choice == "automatic" else (bool, info.default is True)
         no = None if fact.choice == "flag" else f"--no-{str(fact.option).removeprefix('--')}"
-        return kind, option(fact.help, default, "/".join(filter(None, (fact.option, no))))
+        return kind, option(fact.help, default, "/".join(filter(None, (fact.option, no))), panel=panel)
     plain, metavar = _typed(fact, info)
     is_list = fact.choice in ("compare", "list")
     is_shown = has_defaults and not is_list and fact.reads is None and "[default:" not in fact.help
     default = info.default if is_shown else None
     kind = list[plain] | None if is_list else plain if default is not None else plain | None  # type: ignore[valid-type]
     text = f"{fact.help}; repeat to compare" if fact.choice == "compare" else fact.help
-    return kind, option(text, default, str(fact.option), metavar=fact.metavar or metavar, min=fact.least)
+    facts = {"metavar": fact.metavar or metavar, "min": fact.least}
+    return kind, option(text, default, str(fact.option), panel=panel, **facts)
 
 
 def _typed(fact: Declared, info: FieldInfo) -> tuple[Any, str | None]:
@@ -84,33 +84,24 @@ LayoutOptions: Any = option_group(Layout, LAYOUT, has_defaults=False)
 
 
 def workload_changes(options: Any) -> dict[str, Any]:
-    """The fields of the workload that were given."""
     return _given(options, Workload)
 
 
-def layout_choices(options: Any) -> dict[str, Any]:
-    """The fields of ``LayoutChoices`` as they were given."""
-    body: dict[str, Any] = {}
-    for name, fact in declared(Layout):
-        if fact.option:
-            value, info = getattr(options, name), Layout.model_fields[name]
-            if fact.choice == "compare":
-                body[name] = tuple(value or ())
-            elif fact.choice == "switch":
-                body[name] = switched_on(info) if value else info.default
-            else:
-                body[name] = value
-    return body
-
-
 def layouts_asked(options: Any, texts: Sequence[str]) -> tuple[dict[str, Any], ...]:
-    """``layout_choices`` of each ``--layout`` with the single options, or of these alone. Raises UsageError."""
-    return tuple(layout_choices(replace(options, **_in_one(options, text))) for text in texts or ("",))
+    """The fields of ``LayoutChoices`` of each ``--layout`` with the single options, or of these alone, as they were
+    given. Raises UsageError."""
+    found = []
+    for text in texts or ("",):
+        body = {name: getattr(options, name) for name, fact in declared(Layout) if fact.option} | _in_one(options, text)
+        body |= {name: tuple(body[name] or ()) for name in chosen(Layout, "compare")}
+        for name in chosen(Layout, "switch"):
+            info = Layout.model_fields[name]
+            body[name] = switched_on(info) if body[name] else info.default
+        found.append(body)
+    return tuple(found)
 
 
 def _in_one(options: Any, text: str) -> dict[str, Any]:
-    from suite.spec.names import nearest
-
     facts = {fact.option.removeprefix("--"): (name, fact) for name, fact in declared(Layout) if fact.option}
     found: dict[str, Any] = {}
     for part in filter(None, text.split(",")):

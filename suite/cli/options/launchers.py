@@ -2,15 +2,15 @@
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Annotated, Any
 
 import typer
 
-from suite.backends.registry import read_interpreters
-from suite.cli.options.declare import flag, group, option, words
+from suite.backends.registry import Interpreters, read_interpreters
+from suite.cli.command import Python, flag, group, option
 from suite.cli.options.fields import option_group, option_of, settings_of
-from suite.cli.options.reading import Python
+from suite.cli.output import warn
 from suite.conduct.planning.machine import Machine, look_at_machine, measured_with
 from suite.launch.docker.settings import DockerSettings
 from suite.launch.idle import REQUIRE_IDLE, busy_now, require_idle_cpus, require_idle_gpus
@@ -26,20 +26,23 @@ Device = Annotated[
         envvar="SUITE_DEVICE",
         metavar="auto|cpu|cuda",
         help="what ranks compute on [default: auto, or cuda for a preset for GPUs]",
-        autocompletion=words("auto", "cpu", "cuda"),
+        autocompletion=lambda: ["auto", "cpu", "cuda"],
         rich_help_panel="Where it runs",
     ),
 ]
 LOCAL = "local"
+Opened = tuple[Machine, Launcher]
+
+
+DockerOptions: Any = option_group(DockerSettings, DockerSettings.HEADING)
 
 
 @group("Where it runs")
-class Choice:
-    """Which launcher starts the runs, the interpreter that holds the stack, and how ranks of this machine start."""
+class Where(DockerOptions):
+    """Where runs are started, and how: the choice of a launcher, and the options of every launcher."""
 
     launcher: str = option(
-        "local, or docker: a container for each run; of suite rerun also slurm and kubernetes",
-        LOCAL,
+        "local, or docker: a container for each run; of suite rerun also slurm and kubernetes", LOCAL
     )
     python: Python = None
     require_idle: bool = flag("refuse to measure where something else uses the GPUs or CPUs")
@@ -50,82 +53,59 @@ class Choice:
         metavar="auto|fork|spawn",
     )
 
-
-DockerOptions: Any = option_group(DockerSettings, DockerSettings.HEADING)
-
-
-@dataclass(frozen=True)
-class Where(DockerOptions, Choice):
-    """Where runs are started: the choice of a launcher, and the options of every launcher."""
-
-    def open(self, device: str, backends: Sequence[str], planning: bool = False) -> tuple[Machine, Launcher]:
+    def open(self, device: str, backends: Sequence[str], planning: bool = False) -> Opened:
         """The machine as its launcher sees it, and the launcher. Raises UsageError when it cannot be used."""
         if self.launcher not in LAUNCHERS:
             known = " or ".join(LAUNCHERS)
             raise UsageError(f"--launcher is {known}, not {self.launcher!r}{nearest(self.launcher, LAUNCHERS)}")
-        self._refuse_options_of_others()
-        return LAUNCHERS[self.launcher](self, device, backends, planning)
-
-    def warn_if_busy(self, machine: Machine, launcher: Launcher) -> None:
-        """One line on standard error about what else this host does, where it is the one that runs are started on."""
-        from suite.cli.options.check import warn
-
-        runtime = getattr(launcher, "runtime", None)
-        if self.require_idle or (runtime is not None and runtime.facts.remote):
-            return
-        busy = busy_now(machine.device, machine.device_names)
-        if busy is not None:
-            warn("warning: ", f"this machine is busy: {busy}; runs that this disturbs will be marked as suspect")
-
-    def _refuse_options_of_others(self) -> None:
-        """An option that would be ignored is a mistake. Raises UsageError."""
         given = {field.name for field in fields(self) if getattr(self, field.name) != field.default}
         for name, own in _OWN.items():
             for each in own if name != self.launcher else ():
-                if each in given:
-                    raise UsageError(
-                        f"{option_of(each)} means nothing to the {self.launcher} launcher; "
-                        f"add --launcher {name}, or leave it out"
-                    )
+                if each in given:  # it would be ignored
+                    way = f"add --launcher {name}, or leave it out"
+                    raise UsageError(f"{option_of(each)} means nothing to the {self.launcher} launcher; {way}")
+        settings = settings_of(self, DockerSettings)
+        if self.require_idle:
+            settings = settings.model_copy(update={"env": {**settings.env, **REQUIRE_IDLE}})
+        opened = LAUNCHERS[self.launcher](self, settings, device, backends, planning)
+        if self.require_idle and not planning and not _is_remote(opened[1]):
+            on_gpus = opened[0].device == "cuda"
+            require_idle_gpus(opened[0].device_names) if on_gpus else require_idle_cpus()
+        return opened
+
+    def warn_if_busy(self, machine: Machine, launcher: Launcher) -> None:
+        """One line on standard error about what else this host does, where it is the one that runs are started on."""
+        busy = None if self.require_idle or _is_remote(launcher) else busy_now(machine.device, machine.device_names)
+        if busy is not None:
+            warn("warning: ", f"this machine is busy: {busy}; runs that this disturbs will be marked as suspect")
 
 
-def _open_local(where: Where, device: str, backends: Sequence[str], planning: bool) -> tuple[Machine, Launcher]:
-    start, settings = find_start(where.start), settings_of(where, DockerSettings)
-    asked = read_interpreters(where.python or (), compares=True)
+def _is_remote(launcher: Launcher) -> bool:
+    """Whether runs are started on another host, at which nobody can look from here."""
+    runtime = getattr(launcher, "runtime", None)
+    return runtime is not None and runtime.facts.remote
+
+
+def _local(where: Where, settings: DockerSettings, device: str, backends: Sequence[str], planning: bool) -> Opened:
+    start, asked = find_start(where.start), read_interpreters(where.python or (), compares=True)
     machine = look_at_machine(asked.usual or sys.executable, device, planning, settings.gpu_ids)
     pythons = {seat: path for name in backends for seat, path in asked.seats(name).items()}
     machine = machine.model_copy(update={"pythons": pythons, "variables": measured_with(settings.env)})
-    _require_idle(where, machine, planning)
-    env = {**settings.env, **(REQUIRE_IDLE if where.require_idle else {})}
-    return machine, LocalLauncher(gpus=machine.device_names, env=env, start=start)
+    return machine, LocalLauncher(gpus=machine.device_names, env=settings.env, start=start)
 
 
-def _open_docker(where: Where, device: str, backends: Sequence[str], planning: bool) -> tuple[Machine, Launcher]:
+def _docker(where: Where, settings: DockerSettings, device: str, backends: Sequence[str], planning: bool) -> Opened:
     from suite.conduct.running.containers import open_containers
 
-    python = None
-    if where.python:  # the variable names this machine's interpreter, not the images'
-        asked = read_interpreters(where.python)
-        if asked.named:
-            raise UsageError("each image has one interpreter: with --launcher docker --python is PATH, not NAME=PATH")
-        python = asked.usual
-    settings = settings_of(where, DockerSettings)
-    if where.require_idle:
-        settings = settings.model_copy(update={"env": {**settings.env, **REQUIRE_IDLE}})
-    opened = open_containers(settings, where.image, backends, device, python, note, planning)
-    if where.require_idle and not opened[1].runtime.facts.remote:
-        _require_idle(where, opened[0], planning)
-    return opened
-
-
-def _require_idle(where: Where, machine: Machine, planning: bool) -> None:
-    """Raises UsageError where the devices of this host are to be free and are not; a plan is only looked at."""
-    if where.require_idle and not planning:
-        require_idle_gpus(machine.device_names) if machine.device == "cuda" else require_idle_cpus()
+    # the variable behind --python names this machine's interpreter, not the images'
+    asked = read_interpreters(where.python) if where.python else Interpreters()
+    if asked.named:
+        raise UsageError("each image has one interpreter: with --launcher docker --python is PATH, not NAME=PATH")
+    return open_containers(settings, where.image, backends, device, asked.usual, note, planning)
 
 
 #: the launchers of `suite run` by name
-LAUNCHERS = {LOCAL: _open_local, "docker": _open_docker}
+LAUNCHERS = {LOCAL: _local, "docker": _docker}
 #: options that only one of them understands
 _OWN = {
     LOCAL: ["start"],

@@ -1,21 +1,24 @@
 """Options of every command that plans runs: what is measured, and for how long."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any, cast
 
-from suite.cli.options.declare import flag, group, option
+from suite.cli.command import checked, flag, group, option
 from suite.cli.options.fields import LAYOUT, WORK, LayoutOptions, WorkloadOptions, layouts_asked, workload_changes
-from suite.cli.options.reading import checked, seconds
+from suite.cli.output import DONE, answer, warn
 from suite.conduct.planning.machine import Machine
-from suite.conduct.planning.request import GivenOptions, Request, replaced, requests_of
+from suite.conduct.planning.plan import Plan
+from suite.conduct.planning.preflight import Preflight
+from suite.conduct.planning.request import GivenOptions, Request, RunState, replaced, requests_of
+from suite.conduct.running.state import states
 from suite.spec.catalogue import Preset, find_device, find_preset
-from suite.spec.manifest import FEWEST_RUNS, Stopping
+from suite.spec.manifest import FEWEST_RUNS, Manifest, Stopping
 from suite.spec.terminal import UsageError, note
-from suite.spec.typed import share
+from suite.spec.typed import seconds, share
 
 Names = list[str] | None
 
@@ -25,29 +28,26 @@ class What:
     """What is measured; the fields of workload and layout follow from their declarations."""
 
     preset: str | None = option(
-        "a whole measurement, such as ladder or grpo-8b (`suite sizes`); other options override the preset's",
+        "a whole measurement, such as ladder or grpo-8b (`suite sizes`); other options override the preset's"
     )
-    backend: Names = option(
-        "backend; repeat for several [default: deepspeed and megatron, or the preset's]",
-    )
+    backend: Names = option("backend; repeat for several [default: deepspeed and megatron, or the preset's]")
     size: Names = option("model size; repeat for several (see `suite sizes`)")
     ladder: str | None = option("all sizes of a ladder, e.g. cpu, true, trlx")
     shape: list[Path] | None = option("shape file: YAML, or a Hugging Face config.json")
     workload: str | None = option(
-        "named work of an iteration, which other options change [default: cpu or trlx-ds-chat]",
+        "named work of an iteration, which other options change [default: cpu or trlx-ds-chat]"
     )
     scaling: Names = option("weak (samples per device fixed) or strong (in all); repeat for both [default: weak]")
     layout: Names = option(
-        "options of this heading that go together, as tp=2,zero=3,no-packing; repeat to compare layouts",
-        panel=LAYOUT,
+        "options of this heading that go together, as tp=2,zero=3,no-packing; repeat to compare layouts", panel=LAYOUT
     )
 
 
 @group("Measuring")
-class Measuring:
-    """How it is measured and for how long."""
+class Work(LayoutOptions, WorkloadOptions, What):
+    """All that says what is measured, wherever it runs; and how, and for how long."""
 
-    dtype: str | None = option("what ranks compute in [default: bf16 on cuda, fp32 on cpu]")
+    dtype: str | None = option("what ranks compute in [default: bf16 on cuda, fp32 on cpu]", metavar="fp32|bf16|fp16")
     until: str | None = option(
         "as 3%: add runs until the 95 % interval of each rate, or ratio of rows in turns, is that narrow"
     )
@@ -84,13 +84,8 @@ class Measuring:
     hang_timeout: str | None = option(
         "kill a run that emits no event for this long [default: 10m, more for phases expected to be long]"
     )
-    price: float | None = option("money per GPU and hour, for the cost of the plan", min=0)
+    price: float | None = option("money per GPU and hour, for the cost of the plan", min=0, metavar="AMOUNT")
     force: bool = flag("start runs that are not expected to fit or to end in time, or have more CPU ranks than cores")
-
-
-@dataclass(frozen=True)
-class Work(LayoutOptions, WorkloadOptions, Measuring, What):
-    """All that says what is measured, wherever it runs."""
 
     @property
     def backends(self) -> tuple[str, ...]:
@@ -104,19 +99,16 @@ class Work(LayoutOptions, WorkloadOptions, Measuring, What):
         """This work on each environment of the backends, where several are compared; without those that the machine
         lacks, one line on standard error for each, where a preset compares those that are there and none was named.
         Raises UsageError where none is left."""
-        from suite.cli.options.check import warn
-
-        preset, there, missing = self._preset, list(self.backends), list[str]()
-        if not self.backend and preset is not None and preset.installed_only:
-            for name in preset.backends:
-                try:
-                    machine.stacks((name,))
-                except UsageError as error:
-                    there.remove(name)
-                    missing.append(str(error))
-            if not there:
-                raise UsageError(f"preset {preset.name}: no backend of it is installed here; {missing[0]}")
-        for line in missing:
+        preset, missing = self._preset, dict[str, str]()
+        for name in preset.backends if not self.backend and preset is not None and preset.installed_only else ():
+            try:
+                machine.stacks((name,))
+            except UsageError as error:
+                missing[name] = str(error)
+        there = [name for name in self.backends if name not in missing]
+        if not there:
+            raise UsageError(f"preset {self.preset}: no backend of it is installed here; {missing[self.backends[0]]}")
+        for line in missing.values():
             warn("note: ", f"left out: {line}")
         compared = {name: [seat for seat in machine.pythons if seat.startswith(f"{name}@")] for name in there}
         seats = [seat for name in there for seat in compared[name] or [name]]
@@ -179,7 +171,11 @@ class Work(LayoutOptions, WorkloadOptions, Measuring, What):
         return None if self.preset is None else find_preset(self.preset)
 
     def _common(self, machine: Machine) -> dict[str, Any]:
-        limits = self._limits()
+        run = None if self.timeout is None else seconds("--timeout", self.timeout)
+        silence = None if self.hang_timeout is None else seconds("--hang-timeout", self.hang_timeout)
+        if run is not None and silence is not None and silence > run:
+            raise UsageError(f"--hang-timeout {self.hang_timeout} is longer than --timeout {self.timeout}: shorten it")
+        limits = {"run_seconds": run, "silence_seconds": silence}
         asked = {"iterations": self.iterations, **limits}
         return {
             "backends": self.backends,
@@ -202,13 +198,44 @@ class Work(LayoutOptions, WorkloadOptions, Measuring, What):
             "left_open": tuple(name for name, value in asked.items() if value is None),
         }
 
-    def _limits(self) -> dict[str, float | None]:
-        """The limits that were given. Raises UsageError where they contradict each other."""
-        run = None if self.timeout is None else seconds("--timeout", self.timeout)
-        silence = None if self.hang_timeout is None else seconds("--hang-timeout", self.hang_timeout)
-        if run is not None and silence is not None and silence > run:
-            raise UsageError(
-                f"--hang-timeout {self.hang_timeout} is longer than --timeout {self.timeout}: no hang would ever be "
-                "seen; give a shorter one"
-            )
-        return {"run_seconds": run, "silence_seconds": silence}
+
+def still_to_do(states: Sequence[tuple[Manifest, RunState]], retry_failed: bool) -> set[str]:
+    """Ids of the runs that a command would start."""
+    left = {"to run", "interrupted", "damaged", *(["failed before"] if retry_failed else [])}
+    return {manifest.run.id for manifest, state in states if state in left}
+
+
+def refuse(found: Preflight, runs: Collection[str], force: bool) -> None:
+    """Raise UsageError where one of these runs is not expected to fit or to end in time; with ``force`` only warn."""
+    refusals = found.of(runs).refusals
+    if len(refusals) == 1 and not force:
+        raise UsageError(f"{refusals[0]}; --force runs it all the same")
+    for line in refusals:
+        warn("warning: " if force else "refused: ", line)
+    if refusals and not force:
+        raise UsageError(f"{len(refusals)} rows are refused; leave them out or change them, or run them with --force")
+
+
+def show_plan(
+    plan: Plan,
+    found: Preflight,
+    root: Path,
+    retry_failed: bool,
+    work: Work,
+    elsewhere: Sequence[str] = (),
+    more: Mapping[str, Any] | None = None,
+) -> int:
+    """The dry run of every launcher; ``elsewhere``: what of the plan this machine cannot run; ``more``: of the JSON.
+    Raises as ``refuse``."""
+    from suite.conduct.planning.show import plan_rows, print_plan
+
+    now = states(plan.manifests, root)
+    to_do = still_to_do(now, retry_failed)
+    rows, left = plan_rows(now, found), found.of(to_do)
+    facts = {"plan": plan.id, "runs": rows, "notes": plan.notes, "expected": left.totals(), "not_here": elsewhere}
+    facts |= {"skipped": [entry.model_dump() for entry in plan.skipped], **(more or {})}
+    answer(facts, lambda: print_plan(plan, rows, left))
+    for line in elsewhere:
+        warn("not on this machine: ", line)
+    refuse(found, to_do, work.force)
+    return DONE

@@ -6,7 +6,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from suite.cli.options.handing_over import HandingOver
+from suite.cli.submit import HandingOver
 from suite.conduct.cluster.hand_over import ToDo
 from suite.conduct.cluster.machine import ClusterMachine, cluster_machine, plan_again, require_layout
 from suite.conduct.cluster.smoke import smoke_plan, smoke_root
