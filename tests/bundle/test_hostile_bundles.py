@@ -114,7 +114,7 @@ def test_a_missing_field_is_named(path, kind):
     [
         (("workload", "lengths"), "list:/etc/passwd", "workload.lengths is text, must be an object"),
         (("workload", "prompt_lengths"), "list:/etc/passwd", "workload.prompt_lengths is text, must be an object"),
-        (("workload", "lengths"), {"kind": "list", "listed": []}, "a list of lengths has 1 to"),
+        (("workload", "lengths"), {"kind": "list", "listed": []}, "Tuple should have at least 1 item"),
         (("workload", "algorithm", "name"), "dpo", "there is no algorithm 'dpo'"),
         (("workload", "algorithm", "options"), {"clip_high": -5}, "clip_high is a number"),
         (("work", "lengths", "response"), [25] + [1] * 15, "a sample beyond the workload's longest, 24 tokens"),

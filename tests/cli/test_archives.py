@@ -83,7 +83,7 @@ def test_a_run_of_an_archive_is_asked_about_by_its_name(place: Path) -> None:
     code, _, err = called("rerun", f"results.suite.zip:{ROW}-r1")
     assert code == 2 and err.startswith(f"error: {ROW}-r1 took turns by iteration with other rows")
     code, _, err = called("rerun", "results.suite.zip")
-    assert code == 2 and f"name the one to run again: results.suite.zip:{ROW}-r1" in err
+    assert code == 2 and f"name one: results.suite.zip:{ROW}-r1" in err
 
 
 def test_unpacked_it_is_the_folder(place: Path) -> None:
@@ -105,7 +105,7 @@ def test_unpacked_it_is_the_folder(place: Path) -> None:
     [
         (("nothing", "-o", "a.suite.zip"), "cannot read nothing"),
         (("temporary", "-o", "a.suite.zip"), "no bundle in temporary"),
-        (("runs", "-o", "runs"), "is a folder"),
+        (("runs", "-o", "runs"), "it is not a regular file"),
         (("runs", "-o", "no/such/a.suite.zip"), "there is no folder no/such"),
         (("runs", "-o", "a.suite.zip", "--sbom", "results.suite.zip"), "is no CycloneDX list of components"),
         (("runs", "-o", "a.suite.zip", "--licence", "none.txt"), "none.txt does not exist"),

@@ -141,7 +141,7 @@ def test_a_run_ends_in_a_report_that_verifies_and_can_be_run_again(tmp_path: Pat
 
 
 def test_rerun_refuses_another_stack(tmp_path: Path) -> None:
-    assert "install that stack" in refused("rerun", make_bundle(tmp_path), "--yes")
+    assert "name an interpreter with that stack" in refused("rerun", make_bundle(tmp_path), "--yes")
 
 
 def test_doctor_says_what_can_run_here(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from suite.bundle import store
+from suite.bundle import files
 from suite.bundle.derive import derive, record_of
 from suite.bundle.store import ATTIC, Bundle, HeldByAnother, find_bundles
 from suite.bundle.verify import verify
@@ -92,7 +92,7 @@ def test_a_plan_is_done_though_no_record_can_be_written(tmp_path: Path, monkeypa
     plan = plan_of()
     work(plan, tmp_path)
     (tmp_path / plan.manifests[0].run.id / "record.json").unlink()
-    monkeypatch.setattr("suite.bundle.store.replace_atomically", Mock(side_effect=UsageError("cannot write")))
+    monkeypatch.setattr("suite.bundle.files.replace_atomically", Mock(side_effect=UsageError("cannot write")))
     assert len(work(plan, tmp_path)[0].done_before) == 1
 
 
@@ -210,16 +210,16 @@ def test_a_start_is_begun_as_a_whole_or_not_at_all_and_counts_once(tmp_path: Pat
 def test_a_lock_of_a_moved_run_holds_nothing(tmp_path: Path, plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     manifest = plan.manifests[0]
     bundle = Bundle.create(tmp_path, manifest)
-    lock = store._locked
+    lock = files.locked
 
-    def locked_too_late(path: Path) -> int:
-        descriptor = lock(path)
+    def locked_too_late(path: Path, flags: int) -> int:
+        descriptor = lock(path, flags)
         bundle.path.rename(tmp_path / "elsewhere")
         Bundle.create(tmp_path, manifest)
         return descriptor
 
     with monkeypatch.context() as patched:
-        patched.setattr(store, "_locked", locked_too_late)
+        patched.setattr(files, "locked", locked_too_late)
         with pytest.raises(HeldByAnother, match="was moved by another process"), bundle.hold():
             pass
     assert set_aside(tmp_path, manifest, lambda state: state == "interrupted")[0] == "interrupted"
