@@ -149,7 +149,7 @@ def _occupants_of(nvml: ModuleType, handle: Any) -> Iterator[str]:
 
 def _used_bytes(nvml: ModuleType, handle: Any) -> int:
     """As CUDA counts them: the library's first version adds what the driver keeps for itself."""
-    with suppress(AttributeError, nvml.NVMLError):  # a binding, or a driver, that is too old
+    with suppress(nvml.NVMLError):  # of a driver that is too old
         return int(nvml.nvmlDeviceGetMemoryInfo(handle, nvml.nvmlMemory_v2).used)
     return int(nvml.nvmlDeviceGetMemoryInfo(handle).used)
 

@@ -160,14 +160,10 @@ def may_have_gpus(runtime: Runtime) -> bool:
 def usable_gpus(runtime: Runtime, settings: DockerSettings, image: str) -> tuple[LocalDevice, ...]:
     """The GPUs that runs may use: those named, or all. Raises UsageError when some are not there."""
     here = () if runtime.facts.remote else local_devices()
-    if not here:
-        return _ask_container(runtime, settings, image)
-    return named_gpus(here, settings.gpu_ids) if settings.gpu_ids else here
-
-
-def _ask_container(runtime: Runtime, settings: DockerSettings, image: str) -> tuple[LocalDevice, ...]:
-    """As the runtime gives them to a container of the image. Their memory is not listed this way."""
     names = settings.gpu_ids
+    if here:
+        return named_gpus(here, names) if names else here
+    # as the runtime gives them to a container of the image, which does not list their memory
     wanted = device_requests(names, -1, access_of(runtime, settings.gpu_access))
     try:
         listed = ask(runtime.api, image, ("nvidia-smi", "-L"), DeviceRequests=wanted).decode(errors="replace")

@@ -144,7 +144,10 @@ def _moment(text: str) -> float | None:
 
 def _call(*command: str, text: str | None = None) -> str:
     """Standard output. Raises UsageError when there is no such command, it fails, or does not answer."""
-    env = _environment()
+    # without what describes the allocation that this process runs in: a job would inherit it, and its srun obey it
+    own = {name for name in os.environ if "SLURM_JOB_ID" in os.environ and name.startswith("SLURM_")}
+    kept = os.environ.keys() - (own - _CLUSTER | _MISLEADING)
+    env = {**{name: os.environ[name] for name in kept}, "SLURM_TIME_FORMAT": "%s"}
     try:
         # in a session of its own: a Ctrl-C in this terminal must not end it between the controller and its answer
         done = subprocess.run(
@@ -163,10 +166,3 @@ def _call(*command: str, text: str | None = None) -> str:
             raise NoAnswer(f"Slurm did not answer ({command[0]}): {message}")
         raise UsageError(f"Slurm refuses ({command[0]}): {message}")
     return done.stdout
-
-
-def _environment() -> dict[str, str]:
-    """Without what describes the allocation that this process runs in: a job would inherit it, and its srun obey it."""
-    own = {name for name in os.environ if "SLURM_JOB_ID" in os.environ and name.startswith("SLURM_")}
-    kept = os.environ.keys() - (own - _CLUSTER | _MISLEADING)
-    return {**{name: os.environ[name] for name in kept}, "SLURM_TIME_FORMAT": "%s"}
