@@ -81,27 +81,17 @@ _PASSING = re.compile(r"Warning\b|(?<![=\w])(DEBUG|INFO|WARNING)\b")
 _RANK_PREFIX = re.compile(r"^\[rank\d+\]:\s?")
 
 
-class Match(NamedTuple):
-    """The first line with the strongest sign that was found."""
-
-    pattern: Pattern
-    line: str
-
-
-def strongest(lines: Iterable[str], patterns: tuple[Pattern, ...], started: bool) -> Match | None:
-    """The earliest cause in the lines, else the earliest symptom, else the earliest consequence, else ``None``."""
+def strongest(lines: Iterable[str], patterns: tuple[Pattern, ...], started: bool) -> tuple[Pattern, str] | None:
+    """The earliest cause and its line, else the earliest symptom, else the earliest consequence, else ``None``."""
     fitting = [pattern for pattern in patterns if not (pattern.before_start and started)]
-    found: Match | None = None
+    found: tuple[Pattern, str] | None = None
     for line in lines:
         bare = "" if _PASSING.search(line) else _RANK_PREFIX.sub("", line)
         for pattern in fitting:
-            tells_more = found is None or pattern.strength < found.pattern.strength
+            tells_more = found is None or pattern.strength < found[0].strength
             if tells_more and re.search(pattern.expression, bare):
-                found = Match(pattern, line)
+                found = pattern, line
     return found
-
-
-LOG_LINES = 12
 
 
 class Report(NamedTuple):
@@ -182,7 +172,7 @@ def _reported(rank: RankEnd, report: Report, end: RunEnd, patterns: tuple[Patter
     if strength is not CAUSE:
         match = strongest(failure.evidence, patterns, rank.started)
         if match:
-            kind, strength = match.pattern.kind, match.pattern.strength
+            kind, strength = match[0].kind, match[0].strength
     phase, iteration = (end.phase, end.iteration) if failure.phase is None else (failure.phase, failure.iteration)
     whole = Failure(kind=kind, phase=phase, iteration=iteration, evidence=evidence)
     return Finding(strength, report.time, rank.rank, whole)
@@ -192,18 +182,19 @@ def _ended(
     rank: RankEnd, kills: OomKills | None, patterns: tuple[Pattern, ...]
 ) -> tuple[Strength, FailureKind, tuple[str, ...]]:
     """A rank that ended badly by itself, or nobody knows how, without a failure event: log and exit code must tell."""
-    code, match = rank.exit_code, strongest(rank.log, patterns, rank.started)
+    code = rank.exit_code
+    pattern, line = strongest(rank.log, patterns, rank.started) or (None, "")
     # a process aborts by its own doing, and has said why before
     lost = code is not None and code < 0 and code != -signal.SIGABRT
     ending = f"{rank.name} ended {how(code)}"
-    if match and (match.pattern.strength is CAUSE or not lost):
-        return match.pattern.strength, match.pattern.kind, (f"{rank.name}: {match.line}", ending)
+    if pattern and (pattern.strength is CAUSE or not lost):
+        return pattern.strength, pattern.kind, (f"{rank.name}: {line}", ending)
     if code == -signal.SIGKILL and kills and kills.kills > 0:
         counter = f"the kernel's count of out-of-memory kills ({kills.counter}) rose by {kills.kills}"
         return CAUSE, "oom_host", (ending, counter)
     if code == -signal.SIGXFSZ:
         return CAUSE, "config", (ending, "a file that it wrote has the size that its shell allows: raise ulimit -f")
-    last = tuple(f"{rank.name}: {line}" for line in rank.log[-LOG_LINES:])
+    last = tuple(f"{rank.name}: {each}" for each in rank.log[-12:])
     return (CAUSE, "rank_lost", (ending, *last)) if lost else (Strength.SILENT, "unknown", (ending, *last))
 
 

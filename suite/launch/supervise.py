@@ -177,7 +177,13 @@ class Supervision(Watch):
     def _take_stacks(self, sizes: list[int]) -> None:
         """What the logs gained beyond ``sizes`` (bytes, by rank) since the ranks were asked for their stacks."""
         seen = self._verdict.evidence if self._verdict else ()
-        stacks = [line for rank, size in zip(self.ranks, sizes, strict=True) for line in self._stack(rank, size)]
+        most = max(STACK_LINES // len(self.ranks), 4)
+        stacks: list[str] = []
+        for rank, size in zip(self.ranks, sizes, strict=True):
+            dump = log_tail(self._logs[rank.index], size)
+            # what matters of it: the thread that was running when it was asked, else all
+            current = next((index for index, line in enumerate(dump) if line.startswith("Current thread")), 0)
+            stacks += (f"rank {rank.index}: {line}" for line in dump[current : current + most])
         self._verdict = self._failure("hang", *seen, *stacks)
         self._terminate()
 
@@ -222,13 +228,6 @@ class Supervision(Watch):
             while chunk := os.read(output, READ_BYTES):
                 self._stream.feed(chunk)
         self._stream.close()
-
-    def _stack(self, rank: Rank, since: int) -> list[str]:
-        """What matters of a faulthandler dump: the thread that was running when it was asked, else all."""
-        dump = log_tail(self._logs[rank.index], since)
-        current = next((index for index, line in enumerate(dump) if line.startswith("Current thread")), 0)
-        most = max(STACK_LINES // len(self.ranks), 4)
-        return [f"rank {rank.index}: {line}" for line in dump[current : current + most]]
 
     def _printing(self, limit: float) -> Iterator[str]:
         """Output is no sign of life, for a rank that is stuck may complain for ever: but it is told."""

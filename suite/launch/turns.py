@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from functools import partial
 from random import Random
 from secrets import token_hex
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from suite.launch.job import Job, Mount
 from suite.launch.watching import GOES_ON, TURNS, WAITS, connected
@@ -274,10 +274,7 @@ def _send(channel: socket.socket, word: bytes) -> None:
         channel.send(word)
 
 
-Row = TypeVar("Row")
-
-
-def balanced_orders(rows: Sequence[Row], seed: str) -> Iterator[tuple[Row, ...]]:
+def balanced_orders(rows: Sequence[str], seed: str) -> Iterator[tuple[str, ...]]:
     """Orders of ``rows`` without end, drawn block by block.
 
     Over a block every row has every place equally often and, within rounds, follows every other one equally often: a

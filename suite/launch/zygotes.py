@@ -24,12 +24,9 @@ from suite.launch.requests import StopRequests
 from suite.launch.watching import TURNS
 from suite.spec.typed import LONGEST_WAIT_SECONDS
 
-_WORKER = ("-m", "suite.worker")
-_ZYGOTE = ("-m", "suite.worker.zygote")
 #: stacks that are kept imported at a time: each holds some hundred MB
 _MOST = 4
 _FORK_SECONDS = 30.0
-_LONGEST_ANSWER = 1 << 12
 _RANK_VARIABLES = (
     *("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT"),
     TURNS,
@@ -61,7 +58,7 @@ class Zygote:
             end = str(there.fileno())
             try:
                 self.process = subprocess.Popen(
-                    (around.python, *_ZYGOTE, end, str(os.getpid()), *around.stack),
+                    (around.python, "-m", "suite.worker.zygote", end, str(os.getpid()), *around.stack),
                     env=dict(around.environment),
                     cwd=around.folder,
                     stdin=subprocess.DEVNULL,
@@ -119,7 +116,7 @@ class Zygote:
 
     def _answer(self) -> dict[str, Any]:
         try:
-            return dict(json.loads(self._channel.recv(_LONGEST_ANSWER)))
+            return dict(json.loads(self._channel.recv(4096)))
         except (OSError, ValueError, TypeError) as error:
             raise ForkError(f"no answer: {error}") from error
 
@@ -177,7 +174,7 @@ def can_fork(job: Job) -> bool:
         hasattr(os, "pidfd_open")
         and signal.getsignal(signal.SIGCHLD) is not signal.SIG_IGN  # ends of children would be nobody's to ask for
         and bool(job.stack)
-        and job.argv[1:3] == _WORKER
+        and job.argv[1:3] == ("-m", "suite.worker")
     )
 
 

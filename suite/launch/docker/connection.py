@@ -24,8 +24,6 @@ from pydantic import Field
 from suite.launch.docker.conclude import reason_of
 from suite.spec.base import Frozen, UsageError
 
-#: of those that can be asked for GPUs
-OLDEST_API = (1, 40)
 ASK_SECONDS = 10
 CALL_SECONDS = 120
 DEFAULT_HOST = "unix:///var/run/docker.sock"
@@ -71,7 +69,9 @@ def connect(copy_back: bool = False) -> Runtime:
             "socket, or name another with DOCKER_HOST or DOCKER_CONTEXT"
         ) from error
     api.timeout = CALL_SECONDS
-    _require_new_enough(host, version)
+    spoken = str(version.get("ApiVersion", "0"))
+    if tuple(map(int, re.findall(r"\d+", spoken))) < (1, 40):  # the oldest that can be asked for GPUs
+        raise UsageError(f"the runtime at {host} is too old: its API is {spoken}, not 1.40 (Docker 19.03); update it")
     return _connected(api, host, version, info, copy_back)
 
 
@@ -89,12 +89,6 @@ def chosen_host() -> str:
     if context is None:
         raise UsageError(f"there is no Docker context {name!r}; `docker context ls` lists them")
     return context.Host or DEFAULT_HOST
-
-
-def _require_new_enough(host: str, version: dict[str, Any]) -> None:
-    spoken = str(version.get("ApiVersion", "0"))
-    if tuple(map(int, re.findall(r"\d+", spoken))) < OLDEST_API:
-        raise UsageError(f"the runtime at {host} is too old: its API is {spoken}, not 1.40 (Docker 19.03); update it")
 
 
 def _connected(api: APIClient, host: str, version: dict[str, Any], info: dict[str, Any], copy_back: bool) -> Runtime:

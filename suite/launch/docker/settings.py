@@ -8,9 +8,9 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator, Field
 
 from suite.launch.processes import limit_number
-from suite.spec.base import Frozen, UsageError
+from suite.spec.base import Frozen
 from suite.spec.fields import Declared
-from suite.spec.typed import size
+from suite.spec.typed import pairs, size
 
 GpuAccess = Literal["auto", "nvidia", "cdi"]
 Pull = Literal["missing", "never", "always"]
@@ -50,18 +50,11 @@ def _listed(option: str, given: str | Sequence[str]) -> Sequence[str]:
 
 
 def _limits(option: str, texts: Sequence[str]) -> dict[str, int | str]:
-    given = [text.partition("=") for text in texts]
-    return {name: -1 if value == "unlimited" else value for name, _, value in given}
+    return {name: -1 if value == "unlimited" else value for name, value in pairs(option, texts).items()}
 
 
 def _variables(option: str, texts: Sequence[str]) -> dict[str, str]:
-    found = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not name or (not equals and name not in os.environ):
-            raise UsageError(f"{option} {text}: write NAME=VALUE, or the name of a variable that is set here")
-        found[name] = value if equals else os.environ[name]
-    return found
+    return pairs(option, [f"{text}={os.environ[text]}" if text in os.environ else text for text in texts])
 
 
 class DockerSettings(Frozen):

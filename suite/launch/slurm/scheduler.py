@@ -117,8 +117,8 @@ class SlurmScheduler:
         job = _job(submission)
         if job is not None:
             return client.find(job)
-        folder = str(Path(submission.fact("output", str)).parent)
-        return client.find_by_name(submission.fact("name", str), folder, _index(submission))
+        folder, index = str(Path(submission.fact("output", str)).parent), submission.fact("index", int, type(None))
+        return client.find_by_name(submission.fact("name", str), folder, index)
 
 
 def _output_path(submission: Submission, found: client.QueueEntry | None) -> Path:
@@ -133,7 +133,7 @@ def _output_path(submission: Submission, found: client.QueueEntry | None) -> Pat
 
 def _outputs(submission: Submission, name: str) -> list[Path]:
     """The outputs beside its own that begin with this pattern and are of the same member of an array."""
-    index = _index(submission)
+    index = submission.fact("index", int, type(None))
     own = re.compile(name + (r"-\d+" if index is None else rf"-\d+_{index}") + r"\.out")
     return [path for path in Path(submission.fact("output", str)).parent.glob("*.out") if own.fullmatch(path.name)]
 
@@ -147,10 +147,6 @@ def _job(submission: Submission) -> str | None:
     if job is not None and not _JOB.fullmatch(job):
         raise UsageError(f"{submission.run_id}: {ascii(job)[:90]} in its submission file is no job of Slurm")
     return job
-
-
-def _index(submission: Submission) -> int | None:
-    return submission.fact("index", int, type(None))
 
 
 class Printed:

@@ -133,10 +133,14 @@ class TestWhichRuntimeIsMeant:
         with pytest.raises(UsageError, match=r"no container runtime answers at .*: (Port|Invalid)"):
             connection.connect()
 
-    def test_a_runtime_too_old_for_gpus_is_refused(self) -> None:
+    def test_a_runtime_too_old_for_gpus_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("DOCKER_HOST", "unix:///x.sock")
+        runtime = Mock(version=lambda: {"ApiVersion": "1.39"}, info=dict)
+        monkeypatch.setattr("docker.from_env", lambda timeout: Mock(api=runtime))
         with pytest.raises(UsageError, match=r"too old: its API is 1\.39, not 1\.40"):
-            connection._require_new_enough("h", {"ApiVersion": "1.39"})
-        connection._require_new_enough("h", {"ApiVersion": "1.40"})
+            connection.connect()
+        runtime.version = lambda: {"ApiVersion": "1.40"}
+        assert connection.connect().facts.api_version == "1.40"
 
 
 def test_a_runtime_may_be_restarted_at_every_call_that_begins_a_run(tmp_path: Path) -> None:

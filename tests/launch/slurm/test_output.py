@@ -130,4 +130,4 @@ def test_the_evidence_holds_slurms_reason_and_the_node_that_was_lost() -> None:
 )
 def test_a_line_proves_its_kind_and_no_other(line: str, kind: str | None) -> None:
     match = strongest([line], (*PATTERNS, *SLURM_PATTERNS), started=False)
-    assert (match and match.pattern.kind) == kind
+    assert (match and match[0].kind) == kind
