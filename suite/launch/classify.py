@@ -137,11 +137,8 @@ _STRENGTH_OF_KIND: dict[FailureKind, Strength] = {
 }
 
 
-class Finding(NamedTuple):
-    strength: Strength
-    time: float
-    rank: int
-    failure: Failure
+#: how well it explains the end, when it was (Unix seconds), the rank, and what it was
+Finding = tuple[Strength, float, int, Failure]
 
 
 def classify(end: RunEnd, patterns: tuple[Pattern, ...] = PATTERNS) -> Failure:
@@ -149,33 +146,27 @@ def classify(end: RunEnd, patterns: tuple[Pattern, ...] = PATTERNS) -> Failure:
     of a rank that ended report, a closed connection or a time-out, is named only where no cause is known."""
     findings = [finding for rank in end.ranks for finding in _of_rank(rank, end, patterns)]
     if end.verdict is not None:
-        findings.append(Finding(CAUSE if end.proven else Strength.VERDICT, 0.0, -1, end.verdict))
+        findings.append((CAUSE if end.proven else Strength.VERDICT, 0.0, -1, end.verdict))
     if not findings:
         return _failure(end, "unknown", "no rank told why the run ended")
-    return min(findings, key=lambda finding: finding[:3]).failure
+    return min(findings, key=lambda finding: finding[:3])[3]
 
 
 def _of_rank(rank: RankEnd, end: RunEnd, patterns: tuple[Pattern, ...]) -> Iterator[Finding]:
     reported = [report for report in rank.reports if end.stopped_at is None or report.time <= end.stopped_at]
-    for report in reported:
-        yield _reported(rank, report, end, patterns)
-    if not reported and rank.ended_at is not None and rank.exit_code != 0:
-        strength, kind, evidence = _ended(rank, end.oom_kills, patterns)
-        yield Finding(strength, rank.ended_at, rank.rank, _failure(end, kind, *evidence))
-
-
-def _reported(rank: RankEnd, report: Report, end: RunEnd, patterns: tuple[Pattern, ...]) -> Finding:
-    """A rank's own failure event. Where it could not name a kind, its lines may."""
-    failure = report.failure
-    evidence = tuple(f"rank {rank.rank}: {line}" for line in failure.evidence)
-    kind, strength = failure.kind, _STRENGTH_OF_KIND.get(failure.kind, CAUSE)
-    if strength is not CAUSE:
-        match = strongest(failure.evidence, patterns, rank.started)
+    for report in reported:  # its own word; where it could not name a kind, its lines may
+        failure = report.failure
+        evidence = tuple(f"rank {rank.rank}: {line}" for line in failure.evidence)
+        kind, strength = failure.kind, _STRENGTH_OF_KIND.get(failure.kind, CAUSE)
+        match = None if strength is CAUSE else strongest(failure.evidence, patterns, rank.started)
         if match:
             kind, strength = match[0].kind, match[0].strength
-    phase, iteration = (end.phase, end.iteration) if failure.phase is None else (failure.phase, failure.iteration)
-    whole = Failure(kind=kind, phase=phase, iteration=iteration, evidence=evidence)
-    return Finding(strength, report.time, rank.rank, whole)
+        phase, iteration = (end.phase, end.iteration) if failure.phase is None else (failure.phase, failure.iteration)
+        whole = Failure(kind=kind, phase=phase, iteration=iteration, evidence=evidence)
+        yield strength, report.time, rank.rank, whole
+    if not reported and rank.ended_at is not None and rank.exit_code != 0:
+        strength, kind, evidence = _ended(rank, end.oom_kills, patterns)
+        yield strength, rank.ended_at, rank.rank, _failure(end, kind, *evidence)
 
 
 def _ended(

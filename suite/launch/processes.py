@@ -177,9 +177,6 @@ def _left(before: Collection[int] | None, sessions: Collection[int]) -> list[psu
     return list(found.values())
 
 
-PROC, GROUPS = Path("/proc"), Path("/sys/fs/cgroup")
-
-
 class OomKills(NamedTuple):
     """A counter's value, and which counter it is."""
 
@@ -187,7 +184,7 @@ class OomKills(NamedTuple):
     counter: str
 
 
-def oom_kills(proc: Path = PROC, groups: Path = GROUPS) -> OomKills | None:
+def oom_kills(proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup")) -> OomKills | None:
     """Of this process' control group, or the nearest above it that counts, or the machine; ``None``: nobody says."""
     for folder in _groups(proc, groups):
         count = _count(folder / "memory.events")

@@ -19,7 +19,7 @@ from suite.launch.job import Job
 from suite.launch.outcome import EndStatus, Failure, OnEvent, Outcome
 from suite.launch.processes import RankProcess, catches, exit_descriptor, oom_kills, signal_group, sweep
 from suite.launch.requests import StopRequests
-from suite.launch.traces import LOOK_SECONDS, RankReports, hold, log_size, log_tail, read_reports
+from suite.launch.traces import LOOK_SECONDS, hold, log_size, log_tail, read_reports
 from suite.launch.watching import Watch
 
 READ_BYTES = 64 * 1024
@@ -242,15 +242,13 @@ class Supervision(Watch):
         before, after = self._oom_kills_before, oom_kills()
         kills = after._replace(kills=after.kills - before.kills) if before and after else None
         reported = [read_reports(self._folder / "events" / f"rank-{rank.index}.jsonl") for rank in self.ranks]
-        ends = tuple(map(self._rank_end, self.ranks, reported))
-        failure = classify(
-            RunEnd(ends, self._verdict, False, self._stopped_at, kills, phase=self._phase, iteration=self._iteration)
-        )
+        ends = []
+        for rank, told in zip(self.ranks, reported, strict=True):
+            by_itself = rank.ended_at is not None and (self._stopped_at is None or rank.ended_at <= self._stopped_at)
+            ended_at, log = rank.ended_at if by_itself else None, log_tail(self._logs[rank.index])
+            ends.append(RankEnd(rank.index, rank.process.returncode, ended_at, told.started, told.reports, log))
+        whole = RunEnd(tuple(ends), self._verdict, False, self._stopped_at, kills, self._phase, self._iteration)
+        failure = classify(whole)
         unread = [f"{each.unread}: it was not read" for each in reported if each.unread is not None]
         left = [f"rank {rank.index} (process {rank.process.pid}) did not end after SIGKILL" for rank in self._alive()]
         return failure.model_copy(update={"evidence": (*failure.evidence, *unread, *left)})
-
-    def _rank_end(self, rank: Rank, reported: RankReports) -> RankEnd:
-        by_itself = rank.ended_at is not None and (self._stopped_at is None or rank.ended_at <= self._stopped_at)
-        ended_at, log = rank.ended_at if by_itself else None, log_tail(self._logs[rank.index])
-        return RankEnd(rank.index, rank.process.returncode, ended_at, reported.started, reported.reports, log)

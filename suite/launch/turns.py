@@ -207,25 +207,21 @@ class Arbiter:
             if not newline:
                 return len(line) < _LONGEST_LINE
             try:
-                caller.row = self._greet(caller, json.loads(line))
-            except (ValueError, TypeError, KeyError, RecursionError):
+                said = json.loads(line)
+                row = self._rows[str(said["run"])]
+                if said.get("watches"):
+                    row.watch(caller.channel)
+                else:
+                    caller.rank = row.greet(said["rank"], caller.channel)
+            except (ValueError, TypeError, KeyError, RecursionError):  # somebody who has no place here
                 return False
-            caller.said = rest
+            caller.row, caller.said = row, rest
+            if all(row.is_there for row in self._rows.values()):
+                self._stop_listening()
         asked, caller.said = caller.said, b""
         if asked and caller.rank is not None:
             caller.row.ask(caller.rank)
         return not asked.strip(b"?")
-
-    def _greet(self, caller: _Caller, said: dict[str, object]) -> _Row:
-        """The row of which it speaks. Raises KeyError, TypeError or ValueError for somebody who has no place here."""
-        row = self._rows[str(said["run"])]
-        if said.get("watches"):
-            row.watch(caller.channel)
-        else:
-            caller.rank = row.greet(said["rank"], caller.channel)
-        if all(row.is_there for row in self._rows.values()):
-            self._stop_listening()
-        return row
 
     def _go_on(self) -> None:
         """Begin the next turn, if none is under way and there is one."""

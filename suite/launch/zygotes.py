@@ -128,7 +128,7 @@ class Zygotes:
     def __init__(self) -> None:
         self._kept: dict[Surroundings, Zygote | None] = {}  # None: found unfit, and not asked again
         self._thread = ThreadPoolExecutor(max_workers=1)
-        self._finalizer = weakref.finalize(self, _close, self._kept)
+        self._finalizer = weakref.finalize(self, _end, self._kept)
 
     def find(self, job: Job, variables: Mapping[str, str], requests: StopRequests) -> Zygote | None:
         """One that can fork the ranks of this job; None where they are to start by themselves. ``variables``: of a
@@ -147,9 +147,9 @@ class Zygotes:
         known = self._kept.get(around)
         if around in self._kept and (known is None or known.process.poll() is None):
             return known
-        self._drop(around)
+        _end(self._kept, around)
         while len(self._kept) >= _MOST:
-            self._drop(next(iter(self._kept)))
+            _end(self._kept, next(iter(self._kept)))
         patience = min(job.limits.run_seconds, job.limits.silence_seconds, LONGEST_WAIT_SECONDS)
         with suppress(OSError):
             self._kept[around] = zygote = Zygote(around)
@@ -161,11 +161,6 @@ class Zygotes:
     def close(self) -> None:
         """End all; also done when the launcher is collected, or the driver ends."""
         self._finalizer()
-
-    def _drop(self, around: Surroundings) -> None:
-        zygote = self._kept.pop(around, None)
-        if zygote is not None:
-            zygote.close()
 
 
 def can_fork(job: Job) -> bool:
@@ -189,8 +184,9 @@ def surroundings(job: Job, variables: Mapping[str, str]) -> Surroundings:
     )
 
 
-def _close(kept: dict[Surroundings, Zygote | None]) -> None:
-    for zygote in kept.values():
+def _end(kept: dict[Surroundings, Zygote | None], *which: Surroundings) -> None:
+    """Those of these surroundings; all, where none are given."""
+    for around in which or (*kept,):
+        zygote = kept.pop(around, None)
         if zygote is not None:
             zygote.close()
-    kept.clear()

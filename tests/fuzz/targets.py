@@ -8,7 +8,7 @@ from suite.bundle.files import DamagedBundle
 from suite.cli.options.options_file import read_site
 from suite.images.inside import read_stack
 from suite.launch.cluster.scheduler import Unanswered
-from suite.launch.docker.copying import UnsafeCopy
+from suite.launch.docker.session import UnsafeCopy
 from suite.spec.base import UsageError
 from suite.spec.shape_file import load_shape
 from tests.fuzz import bundles, clusters, manifests, tables, words

@@ -24,8 +24,7 @@ from pydantic import Field
 from suite.launch.docker.conclude import reason_of
 from suite.spec.base import Frozen, UsageError
 
-ASK_SECONDS = 10
-CALL_SECONDS = 120
+ASK_SECONDS, CALL_SECONDS, SSH_SECONDS = 10, 120, 30
 DEFAULT_HOST = "unix:///var/run/docker.sock"
 
 
@@ -110,10 +109,6 @@ def _connected(api: APIClient, host: str, version: dict[str, Any], info: dict[st
     return Runtime(api, host, facts, str(version.get("Arch", "")), info)
 
 
-SSH_SECONDS = 30.0
-RUNTIME_SOCKET = "/var/run/docker.sock"
-
-
 def open_tunnel(host: str) -> str:
     """Address of a local socket that leads to the runtime of ``ssh://[user@]host[:port][/socket]``. Raises OSError,
     also where no key or agent lets us in: nobody can be asked for a password."""
@@ -122,7 +117,7 @@ def open_tunnel(host: str) -> str:
     socket = folder / "engine.sock"
     address = urlsplit(host)
     command = ["ssh", "-o", "BatchMode=yes", "-o", "ExitOnForwardFailure=yes", "-o", "ServerAliveInterval=15"]
-    command += ["-L", f"{socket}:{address.path.rstrip('/') or RUNTIME_SOCKET}"]
+    command += ["-L", f"{socket}:{address.path.rstrip('/') or '/var/run/docker.sock'}"]
     command += ["-l", address.username] if address.username else []
     command += ["-p", str(address.port)] if address.port else []
     command += ["--", address.hostname or "", "cat"]

@@ -13,7 +13,7 @@ from docker.errors import APIError, DockerException, NotFound
 from requests.exceptions import ConnectionError as NoConnection
 from requests.exceptions import RequestException
 
-from suite.launch.docker import copying, session
+from suite.launch.docker import session
 from suite.launch.docker.conclude import conclude, essence, reason_of, runtime_failure, told
 from suite.launch.docker.connection import Runtime
 from suite.launch.docker.offers import ImageFacts, access_of, device_requests
@@ -169,7 +169,7 @@ class DockerLauncher:
             try:
                 container = self._patiently(lambda: self._created(document, name))
                 if self.runtime.facts.remote:
-                    copying.put_bundle(self.runtime.api, container, job.name, folder, document["User"])
+                    session.put_bundle(self.runtime.api, container, job.name, folder, document["User"])
                 return self._watch(container, job, folder, on_event, requests)
             except (DockerException, OSError) as error:
                 # nobody answered, rather than refused
@@ -220,8 +220,8 @@ class DockerLauncher:
         outcome = conclude(end)
         if self.runtime.facts.remote:
             try:
-                copying.take_bundle(self.runtime.api, container, job.name, folder)
-            except (DockerException, OSError, copying.UnsafeCopy) as error:
+                session.take_bundle(self.runtime.api, container, job.name, folder)
+            except (DockerException, OSError, session.UnsafeCopy) as error:
                 problem = f"the ranks' files could not be copied back: {told(error)}"
                 failure = outcome.failure or Failure(kind="unknown")
                 failure = failure.model_copy(update={"evidence": (*failure.evidence, problem)})

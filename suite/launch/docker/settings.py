@@ -15,9 +15,6 @@ from suite.spec.typed import pairs, size
 GpuAccess = Literal["auto", "nvidia", "cdi"]
 Pull = Literal["missing", "never", "always"]
 
-#: NCCL pins memory for its buffers and shares others between ranks; Docker's own limits are far too small for both.
-GPU_ULIMITS = {"memlock": -1}
-ULIMITS = {"stack": 64 << 20}
 _CPUSET = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*")
 _GPU_ID = re.compile(r"\d+|(GPU|MIG)-[0-9A-Za-z/-]+")
 
@@ -115,4 +112,5 @@ class DockerSettings(Frozen):
 
     def limits(self, has_gpus: bool) -> dict[str, int]:
         """Every limit of a container, the user's word last."""
-        return {**ULIMITS, **(GPU_ULIMITS if has_gpus else {}), **self.ulimits}
+        # NCCL pins memory for its buffers, for which Docker's own limit is far too small
+        return {"stack": 64 << 20, **({"memlock": -1} if has_gpus else {}), **self.ulimits}

@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import subprocess
 import time
 from collections.abc import Collection
@@ -14,7 +13,6 @@ from suite.spec.base import UsageError
 
 ASK_SECONDS = 60.0
 _FIELDS = "%i|%T|%S|%e|%N|%r|%Z"
-_LEAST_FIELDS, _MOST_DIGITS = 6, 12
 #: squeue's reasons of a job that waits for what will never be; others pass.
 NEVER = {
     *("PartitionConfig", "PartitionNodeLimit", "PartitionTimeLimit", "BadConstraints", "InvalidAccount"),
@@ -97,8 +95,6 @@ def is_called(job: str, name: str) -> bool:
 
 def unfinished(folders: Collection[str]) -> list[str]:
     """The user's own jobs of these working directories that wait or run, oldest first; an array is one job."""
-    if shutil.which("sbatch") is None:
-        return []  # whoever submits is told
     lines = _call("squeue", "--me", "--noheader", "--format=%F|%Z").splitlines()
     own = {job for job, _, where in (line.strip().partition("|") for line in lines) if where in folders}
     return sorted(own, key=lambda job: int(job) if job.isdecimal() else 0)
@@ -131,7 +127,7 @@ def _accounted(*which: str) -> list[QueueEntry]:
 def _entry(line: str) -> QueueEntry:
     """Raises UsageError for a line that is none of a job."""
     fields = line.split("|", 6)
-    if len(fields) < _LEAST_FIELDS or not fields[1].strip():
+    if len(fields) < 6 or not fields[1].strip():
         raise UsageError(f"Slurm's answer is no job: {line[:200]!r}")
     job, state, started, ended, nodes, reason, *folder = fields
     word = state.split()[0]  # sacct: "CANCELLED by 1000"
@@ -139,7 +135,7 @@ def _entry(line: str) -> QueueEntry:
 
 
 def _moment(text: str) -> float | None:
-    return float(text) if text.isdecimal() and len(text) <= _MOST_DIGITS else None
+    return float(text) if text.isdecimal() and len(text) <= 12 else None
 
 
 def _call(*command: str, text: str | None = None) -> str:
