@@ -7,7 +7,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from suite.launch.outcome import Failure, FailureKind
-from suite.launch.processes import OomKills, signal_name
+from suite.launch.processes import OomKills
 
 
 class Strength(IntEnum):
@@ -190,10 +190,15 @@ def _ended(
 
 
 def how(exit_code: int | None) -> str:
-    """``by SIGKILL``, ``with exit code 1``, or that it is not known."""
+    """``by SIGKILL``, ``by signal 99``, ``with exit code 1``, or that it is not known."""
     if exit_code is None:
         return "in a way that is not known"
-    return f"by {signal_name(exit_code)}" if exit_code < 0 else f"with exit code {exit_code}"
+    if exit_code >= 0:
+        return f"with exit code {exit_code}"
+    try:
+        return f"by {signal.Signals(-exit_code).name}"
+    except ValueError:  # the system has no name for it
+        return f"by signal {-exit_code}"
 
 
 def _failure(end: RunEnd, kind: FailureKind, *evidence: str) -> Failure:

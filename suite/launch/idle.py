@@ -136,7 +136,10 @@ def _occupants_of(nvml: ModuleType, handle: Any) -> Iterator[str]:
     running = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
     for process in running:
         held = "" if process.usedGpuMemory is None else f" with {process.usedGpuMemory / 2**30:.1f} GiB"
-        yield f"process {process.pid}{_name(process.pid)}{held}"
+        name = ""
+        with suppress(OSError):  # where this host shows it
+            name = f" ({ascii(Path(f'/proc/{process.pid}/comm').read_text().strip())[1:-1]})"
+        yield f"process {process.pid}{name}{held}"
     if not running:
         used = nvml.nvmlDeviceGetMemoryInfo(handle).used
         with suppress(nvml.NVMLError):  # as CUDA counts them; of an older driver with what it keeps for itself
@@ -146,10 +149,3 @@ def _occupants_of(nvml: ModuleType, handle: Any) -> Iterator[str]:
         busy = nvml.nvmlDeviceGetUtilizationRates(handle).gpu
         if busy > _UTILISATION_PERCENT:
             yield f"an unidentified process, {busy} % of the time"
-
-
-def _name(pid: int) -> str:
-    """The program's name in brackets, where this host shows it."""
-    with suppress(OSError):
-        return f" ({ascii(Path(f'/proc/{pid}/comm').read_text().strip())[1:-1]})"
-    return ""

@@ -73,14 +73,6 @@ def signal_group(process: RankProcess, number: signal.Signals) -> None:
             os.killpg(process.pid, number)
 
 
-def signal_name(exit_code: int) -> str:
-    """``SIGKILL`` for -9; the number where the system has no name for it."""
-    try:
-        return signal.Signals(-exit_code).name
-    except ValueError:
-        return f"signal {-exit_code}"
-
-
 def signed(exit_code: int) -> int:
     """An exit code of a shell or a container runtime: as a signal's, which is negative, where it means one."""
     return 128 - exit_code if 128 < exit_code <= 192 else exit_code

@@ -5,7 +5,7 @@ import selectors
 import signal
 import subprocess
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -167,7 +167,13 @@ class Supervision(Watch):
         last = (
             f"the last it reported was phase {self._phase}{within}" if self._phase else "it had reported no phase yet"
         )
-        self._verdict = self._failure("hang", f"no event from rank 0 for {limit:g} s; {last}", *self._printing(limit))
+        printing = []  # no sign of life, for a rank that is stuck may complain for ever: but it is told
+        for rank in self._alive():
+            with suppress(OSError):
+                ago = time.time() - self._logs[rank.index].lstat().st_mtime
+                if ago < limit / 2:
+                    printing.append(f"rank {rank.index} wrote to its log {ago:.1f} s before that, which is no event")
+        self._verdict = self._failure("hang", f"no event from rank 0 for {limit:g} s; {last}", *printing)
         sizes = [*map(log_size, self._logs)]
         for rank in self._alive():
             if catches(rank.process.pid, signal.SIGUSR1):
@@ -228,14 +234,6 @@ class Supervision(Watch):
             while chunk := os.read(output, READ_BYTES):
                 self._stream.feed(chunk)
         self._stream.close()
-
-    def _printing(self, limit: float) -> Iterator[str]:
-        """Output is no sign of life, for a rank that is stuck may complain for ever: but it is told."""
-        for rank in self._alive():
-            with suppress(OSError):
-                ago = time.time() - self._logs[rank.index].lstat().st_mtime
-                if ago < limit / 2:
-                    yield f"rank {rank.index} wrote to its log {ago:.1f} s before that, which is no event"
 
     def _why(self) -> Failure:
         """The classifier's word, files that were not read, and ranks that could not even be killed."""

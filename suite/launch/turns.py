@@ -165,8 +165,7 @@ class Arbiter:
         of a turn; within them, how long iterations take decides, once."""
         self._selector, self._listener = selector, listener
         self._rows = {run: _Row(number, clock) for run, number in ranks.items()}
-        self._lengths, self._round = lengths, 0
-        self._length = 0
+        self._lengths, self._length, self._round = lengths, 0, 0
         self._orders = balanced_orders(sorted(ranks), seed)
         self._queue: list[_Row] = []
         self._callers: set[_Caller] = set()

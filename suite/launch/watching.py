@@ -22,8 +22,6 @@ from suite.spec.typed import LONGEST_WAIT_SECONDS
 
 #: a limit that a wait has put off is not looked at more often
 _LEAST_SECONDS, _ROUNDING_SECONDS = 0.5, 1e-3
-
-
 #: address of the driver's socket: a path, or behind ``@`` an abstract name (unix(7))
 TURNS = "SUITE_TURNS"
 WAITS, GOES_ON = b"-", b"+"

@@ -24,6 +24,7 @@ from suite.launch.node import node_arguments
 from suite.launch.outcome import Failure, FailureKind, LauncherUnavailable, OnEvent, Outcome
 from suite.launch.requests import StopRequests, Stops, stop_requests
 from suite.spec.base import UsageError
+from suite.spec.foreign import Unreadable
 from suite.spec.manifest import Manifest
 
 Answer = TypeVar("Answer")
@@ -221,7 +222,7 @@ class DockerLauncher:
         if self.runtime.facts.remote:
             try:
                 session.take_bundle(self.runtime.api, container, job.name, folder)
-            except (DockerException, OSError, session.UnsafeCopy) as error:
+            except (DockerException, OSError, Unreadable) as error:
                 problem = f"the ranks' files could not be copied back: {told(error)}"
                 failure = outcome.failure or Failure(kind="unknown")
                 failure = failure.model_copy(update={"evidence": (*failure.evidence, problem)})
@@ -238,9 +239,8 @@ class DockerLauncher:
         """Every further run would wait as long and come to nothing."""
         why = "" if error is None else f" ({reason_of(error)})"
         return LauncherUnavailable(
-            f"the container runtime at {self.runtime.host} has not answered for "
-            f"{self.patience.runtime_seconds:g} s{why}: no further run was started; start it, and run the same command "
-            "again"
+            f"the container runtime at {self.runtime.host} has not answered for {self.patience.runtime_seconds:g} s"
+            f"{why}: no further run was started; start it, and run the same command again"
         )
 
     def _remove(self, name: str) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator, Field
 
 from suite.launch.processes import limit_number
-from suite.spec.base import Frozen
+from suite.spec.base import Frozen, UsageError
 from suite.spec.fields import Declared
 from suite.spec.typed import pairs, size
 
@@ -51,7 +51,13 @@ def _limits(option: str, texts: Sequence[str]) -> dict[str, int | str]:
 
 
 def _variables(option: str, texts: Sequence[str]) -> dict[str, str]:
-    return pairs(option, [f"{text}={os.environ[text]}" if text in os.environ else text for text in texts])
+    found = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not name or (not equals and name not in os.environ):
+            raise UsageError(f"{option} {text}: write NAME=VALUE, or the name of a variable that is set here")
+        found[name] = value if equals else os.environ[name]
+    return found
 
 
 class DockerSettings(Frozen):

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import time
 from collections.abc import Collection
@@ -95,6 +96,8 @@ def is_called(job: str, name: str) -> bool:
 
 def unfinished(folders: Collection[str]) -> list[str]:
     """The user's own jobs of these working directories that wait or run, oldest first; an array is one job."""
+    if shutil.which("sbatch") is None:
+        return []  # whoever submits is told
     lines = _call("squeue", "--me", "--noheader", "--format=%F|%Z").splitlines()
     own = {job for job, _, where in (line.strip().partition("|") for line in lines) if where in folders}
     return sorted(own, key=lambda job: int(job) if job.isdecimal() else 0)

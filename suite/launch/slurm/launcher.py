@@ -1,5 +1,4 @@
-"""Slurm as a cluster launcher: batch scripts of one run, or of an array of runs that ask the cluster for the same,
-handed to sbatch in lanes."""
+"""Slurm as a cluster launcher: batch scripts of one run, or of an array of like runs, handed to sbatch in lanes."""
 
 import math
 import re
