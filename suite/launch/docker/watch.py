@@ -30,7 +30,7 @@ _AWAY = "the runtime has not answered for"
 RETRY_SECONDS = 0.3
 
 
-def _rest(name: str, stream: Iterable[bytes], known: int) -> Iterator[tuple[str, bytes]]:
+def _rest(name: str, stream: Iterable[bytes], known: int) -> Iterator[tuple[str, bytes | None]]:
     """What comes after the first ``known`` bytes."""
     for data in stream:
         skipped = min(known, len(data))
