@@ -71,7 +71,7 @@ class SlurmLauncher(ClusterLauncher):
             # of runs of one array everything is equal but who they are
             same = submission.job.model_copy(update={"name": "any", "labels": {}}).model_dump_json()
             groups.setdefault(same if self._settings.array else submission.run_id, []).append(submission)
-        documents, root = [], root.resolve()
+        documents, root = list[Document](), root.resolve()
         for group in groups.values():
             name = group[0].run_id
             facts = {"name": name, "job": None, "output": str(root / FOLDER / name), "starter": self._settings.starter}
