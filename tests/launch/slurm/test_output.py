@@ -3,7 +3,6 @@
 import pytest
 
 from suite.launch.classify import PATTERNS, strongest
-from suite.launch.cluster.scheduler import Stream
 from suite.launch.slurm.scheduler import SLURM_PATTERNS, read_output, verdict
 from suite.spec.layout import Layout
 
@@ -24,7 +23,7 @@ def lines(*texts: str) -> list[bytes]:
     return [f"{text}\n".encode() for text in texts]
 
 
-def read(*texts: str) -> tuple[tuple[Stream, ...], tuple[str, ...], dict[str, int]]:
+def read(*texts: str) -> tuple:
     return read_output(lines(*texts), TWO_NODES, "torchrun")
 
 
@@ -67,8 +66,7 @@ ONE_AFTER_ANOTHER = "srun: error: n2: task 1: Exited with exit code 1\nsrun: err
     ],
 )
 def test_what_srun_says_of_a_tasks_end_first_to_last_and_numbers_beyond_any_job(text, codes):
-    _, _, found = read(*text.splitlines())
-    assert list(found.items()) == list(codes.items())
+    assert list(read(*text.splitlines())[2].items()) == list(codes.items())
 
 
 @pytest.mark.parametrize(
@@ -91,8 +89,7 @@ def test_what_srun_says_of_a_tasks_end_first_to_last_and_numbers_beyond_any_job(
     ],
 )
 def test_why_slurm_itself_ended_a_job_and_by_what_that_is_proven(printed, word, kind):
-    _, own, _ = read(*printed)
-    found = verdict(own, word, "")
+    found = verdict(read(*printed)[1], word, "")
     assert (found and found.kind) == kind
     assert found is None or found.evidence
     if KILLED in printed:
