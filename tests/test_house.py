@@ -120,7 +120,7 @@ OWN_FILES = {
     "a file that the same command has just written": ("cli/output.py",),
     "writes, locks through no link, and syncs folders": ("bundle/files.py",),
     "writes files that are not there yet": (
-        *("bundle/archive/opening.py", "bundle/archive/scrubbing.py", "launch/docker/copying.py"),
+        *("bundle/archive/opening.py", "bundle/archive/scrubbing.py", "launch/docker/session.py"),
         *("export/tools/tensorboard.py", "export/export.py", "launch/cluster/submission.py"),
     ),
     "writes a draft that is not there yet; the package's own licence": ("bundle/archive/packing.py",),

@@ -18,7 +18,7 @@ from suite.claims.labels import _FORMATS
 from suite.launch.classify import PATTERNS
 from suite.launch.docker.conclude import RUNTIME_PATTERNS
 from suite.launch.kubernetes.pod import PATTERNS as RAY_PATTERNS
-from suite.launch.slurm.output import SLURM_PATTERNS
+from suite.launch.slurm.scheduler import SLURM_PATTERNS
 
 _parser, _compiler, _constants = (
     importlib.import_module(f"re.{name}") for name in ("_parser", "_compiler", "_constants")

@@ -14,18 +14,15 @@ def main(arguments: list[str]) -> int:
     try:
         owner = os.stat(folder)
         if os.getuid() == 0:
-            become(owner.st_uid, owner.st_gid)
+            os.setgroups([])
+            os.setgid(owner.st_gid)
+            os.setuid(owner.st_uid)
+            # for libraries that ask who they are: the id may have no name here
+            name = f"uid-{owner.st_uid}"
+            os.environ.update(HOME="/tmp", USER=name, LOGNAME=name)
         os.execvp(command[0], command)
     except OSError as error:
         return _complain(f"cannot run {command[0]} as the owner of {folder}: {error}")
-
-
-def become(user: int, group: int) -> None:
-    """Take on a user for good. The variables are for libraries that ask who they are: the id may have no name here."""
-    os.setgroups([])
-    os.setgid(group)
-    os.setuid(user)
-    os.environ.update(HOME="/tmp", USER=f"uid-{user}", LOGNAME=f"uid-{user}")
 
 
 def _complain(text: str) -> int:

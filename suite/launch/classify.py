@@ -7,7 +7,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from suite.launch.outcome import Failure, FailureKind
-from suite.launch.processes import OomKills, signal_name
+from suite.launch.processes import OomKills
 
 
 class Strength(IntEnum):
@@ -81,27 +81,17 @@ _PASSING = re.compile(r"Warning\b|(?<![=\w])(DEBUG|INFO|WARNING)\b")
 _RANK_PREFIX = re.compile(r"^\[rank\d+\]:\s?")
 
 
-class Match(NamedTuple):
-    """The first line with the strongest sign that was found."""
-
-    pattern: Pattern
-    line: str
-
-
-def strongest(lines: Iterable[str], patterns: tuple[Pattern, ...], started: bool) -> Match | None:
-    """The earliest cause in the lines, else the earliest symptom, else the earliest consequence, else ``None``."""
+def strongest(lines: Iterable[str], patterns: tuple[Pattern, ...], started: bool) -> tuple[Pattern, str] | None:
+    """The earliest cause and its line, else the earliest symptom, else the earliest consequence, else ``None``."""
     fitting = [pattern for pattern in patterns if not (pattern.before_start and started)]
-    found: Match | None = None
+    found: tuple[Pattern, str] | None = None
     for line in lines:
         bare = "" if _PASSING.search(line) else _RANK_PREFIX.sub("", line)
         for pattern in fitting:
-            tells_more = found is None or pattern.strength < found.pattern.strength
+            tells_more = found is None or pattern.strength < found[0].strength
             if tells_more and re.search(pattern.expression, bare):
-                found = Match(pattern, line)
+                found = pattern, line
     return found
-
-
-LOG_LINES = 12
 
 
 class Report(NamedTuple):
@@ -147,11 +137,8 @@ _STRENGTH_OF_KIND: dict[FailureKind, Strength] = {
 }
 
 
-class Finding(NamedTuple):
-    strength: Strength
-    time: float
-    rank: int
-    failure: Failure
+#: how well it explains the end, when it was (Unix seconds), the rank, and what it was
+Finding = tuple[Strength, float, int, Failure]
 
 
 def classify(end: RunEnd, patterns: tuple[Pattern, ...] = PATTERNS) -> Failure:
@@ -159,59 +146,59 @@ def classify(end: RunEnd, patterns: tuple[Pattern, ...] = PATTERNS) -> Failure:
     of a rank that ended report, a closed connection or a time-out, is named only where no cause is known."""
     findings = [finding for rank in end.ranks for finding in _of_rank(rank, end, patterns)]
     if end.verdict is not None:
-        findings.append(Finding(CAUSE if end.proven else Strength.VERDICT, 0.0, -1, end.verdict))
+        findings.append((CAUSE if end.proven else Strength.VERDICT, 0.0, -1, end.verdict))
     if not findings:
         return _failure(end, "unknown", "no rank told why the run ended")
-    return min(findings, key=lambda finding: finding[:3]).failure
+    return min(findings, key=lambda finding: finding[:3])[3]
 
 
 def _of_rank(rank: RankEnd, end: RunEnd, patterns: tuple[Pattern, ...]) -> Iterator[Finding]:
     reported = [report for report in rank.reports if end.stopped_at is None or report.time <= end.stopped_at]
-    for report in reported:
-        yield _reported(rank, report, end, patterns)
+    for report in reported:  # its own word; where it could not name a kind, its lines may
+        failure = report.failure
+        evidence = tuple(f"rank {rank.rank}: {line}" for line in failure.evidence)
+        kind, strength = failure.kind, _STRENGTH_OF_KIND.get(failure.kind, CAUSE)
+        match = None if strength is CAUSE else strongest(failure.evidence, patterns, rank.started)
+        if match:
+            kind, strength = match[0].kind, match[0].strength
+        phase, iteration = (end.phase, end.iteration) if failure.phase is None else (failure.phase, failure.iteration)
+        whole = Failure(kind=kind, phase=phase, iteration=iteration, evidence=evidence)
+        yield strength, report.time, rank.rank, whole
     if not reported and rank.ended_at is not None and rank.exit_code != 0:
         strength, kind, evidence = _ended(rank, end.oom_kills, patterns)
-        yield Finding(strength, rank.ended_at, rank.rank, _failure(end, kind, *evidence))
-
-
-def _reported(rank: RankEnd, report: Report, end: RunEnd, patterns: tuple[Pattern, ...]) -> Finding:
-    """A rank's own failure event. Where it could not name a kind, its lines may."""
-    failure = report.failure
-    evidence = tuple(f"rank {rank.rank}: {line}" for line in failure.evidence)
-    kind, strength = failure.kind, _STRENGTH_OF_KIND.get(failure.kind, CAUSE)
-    if strength is not CAUSE:
-        match = strongest(failure.evidence, patterns, rank.started)
-        if match:
-            kind, strength = match.pattern.kind, match.pattern.strength
-    phase, iteration = (end.phase, end.iteration) if failure.phase is None else (failure.phase, failure.iteration)
-    whole = Failure(kind=kind, phase=phase, iteration=iteration, evidence=evidence)
-    return Finding(strength, report.time, rank.rank, whole)
+        yield strength, rank.ended_at, rank.rank, _failure(end, kind, *evidence)
 
 
 def _ended(
     rank: RankEnd, kills: OomKills | None, patterns: tuple[Pattern, ...]
 ) -> tuple[Strength, FailureKind, tuple[str, ...]]:
     """A rank that ended badly by itself, or nobody knows how, without a failure event: log and exit code must tell."""
-    code, match = rank.exit_code, strongest(rank.log, patterns, rank.started)
+    code = rank.exit_code
+    pattern, line = strongest(rank.log, patterns, rank.started) or (None, "")
     # a process aborts by its own doing, and has said why before
     lost = code is not None and code < 0 and code != -signal.SIGABRT
     ending = f"{rank.name} ended {how(code)}"
-    if match and (match.pattern.strength is CAUSE or not lost):
-        return match.pattern.strength, match.pattern.kind, (f"{rank.name}: {match.line}", ending)
+    if pattern and (pattern.strength is CAUSE or not lost):
+        return pattern.strength, pattern.kind, (f"{rank.name}: {line}", ending)
     if code == -signal.SIGKILL and kills and kills.kills > 0:
         counter = f"the kernel's count of out-of-memory kills ({kills.counter}) rose by {kills.kills}"
         return CAUSE, "oom_host", (ending, counter)
     if code == -signal.SIGXFSZ:
         return CAUSE, "config", (ending, "a file that it wrote has the size that its shell allows: raise ulimit -f")
-    last = tuple(f"{rank.name}: {line}" for line in rank.log[-LOG_LINES:])
+    last = tuple(f"{rank.name}: {each}" for each in rank.log[-12:])
     return (CAUSE, "rank_lost", (ending, *last)) if lost else (Strength.SILENT, "unknown", (ending, *last))
 
 
 def how(exit_code: int | None) -> str:
-    """``by SIGKILL``, ``with exit code 1``, or that it is not known."""
+    """``by SIGKILL``, ``by signal 99``, ``with exit code 1``, or that it is not known."""
     if exit_code is None:
         return "in a way that is not known"
-    return f"by {signal_name(exit_code)}" if exit_code < 0 else f"with exit code {exit_code}"
+    if exit_code >= 0:
+        return f"with exit code {exit_code}"
+    try:
+        return f"by {signal.Signals(-exit_code).name}"
+    except ValueError:  # the system has no name for it
+        return f"by signal {-exit_code}"
 
 
 def _failure(end: RunEnd, kind: FailureKind, *evidence: str) -> Failure:

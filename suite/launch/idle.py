@@ -24,7 +24,6 @@ _OTHERS_CPUS, _OTHERS_SHARE = 0.25, 0.05
 _SAMPLE_SECONDS = 0.2
 #: A program that uses less of a CPU goes unnamed, as do all but the busiest.
 _NAMED_CPUS, _MOST_NAMED = 0.05, 3
-_PROC = Path("/proc")
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,7 @@ def require_idle_cpus() -> None:
         )
 
 
-def others_on_cpus(proc: Path = _PROC, seconds: float = _SAMPLE_SECONDS) -> OthersUse | None:
+def others_on_cpus(proc: Path = Path("/proc"), seconds: float = _SAMPLE_SECONDS) -> OthersUse | None:
     """What others do right now; null where nobody else has work, which takes no time to see, or nothing is told."""
     cpus = usable_cpus()
     try:
@@ -137,25 +136,16 @@ def _occupants_of(nvml: ModuleType, handle: Any) -> Iterator[str]:
     running = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
     for process in running:
         held = "" if process.usedGpuMemory is None else f" with {process.usedGpuMemory / 2**30:.1f} GiB"
-        yield f"process {process.pid}{_name(process.pid)}{held}"
+        name = ""
+        with suppress(OSError):  # where this host shows it
+            name = f" ({ascii(Path(f'/proc/{process.pid}/comm').read_text().strip())[1:-1]})"
+        yield f"process {process.pid}{name}{held}"
     if not running:
-        used = _used_bytes(nvml, handle)
+        used = nvml.nvmlDeviceGetMemoryInfo(handle).used
+        with suppress(nvml.NVMLError):  # as CUDA counts them; of an older driver with what it keeps for itself
+            used = nvml.nvmlDeviceGetMemoryInfo(handle, nvml.nvmlMemory_v2).used
         if used > _USED_BYTES:
             yield f"an unidentified process using {used / 2**30:.1f} GiB"
         busy = nvml.nvmlDeviceGetUtilizationRates(handle).gpu
         if busy > _UTILISATION_PERCENT:
             yield f"an unidentified process, {busy} % of the time"
-
-
-def _used_bytes(nvml: ModuleType, handle: Any) -> int:
-    """As CUDA counts them: the library's first version adds what the driver keeps for itself."""
-    with suppress(AttributeError, nvml.NVMLError):  # a binding, or a driver, that is too old
-        return int(nvml.nvmlDeviceGetMemoryInfo(handle, nvml.nvmlMemory_v2).used)
-    return int(nvml.nvmlDeviceGetMemoryInfo(handle).used)
-
-
-def _name(pid: int) -> str:
-    """The program's name in brackets, where this host shows it."""
-    with suppress(OSError):
-        return f" ({ascii(Path(f'/proc/{pid}/comm').read_text().strip())[1:-1]})"
-    return ""

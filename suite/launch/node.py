@@ -22,7 +22,6 @@ from suite.spec.base import UsageError
 
 OUTCOME_KIND = "outcome"
 UNLIMITED = -1
-_EXIT_CODES = {"ok": 0, "failed": 1, "interrupted": 130}
 
 
 def node_arguments(job: Job, folder: str, ulimits: dict[str, int]) -> tuple[str, ...]:
@@ -48,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         failure, codes = Failure(kind="config", evidence=tuple(problems)), dict.fromkeys(range(job.ranks))
         outcome = Outcome(status="failed", exit_codes=codes, elapsed_seconds=0.0, failure=failure)
     say({"kind": OUTCOME_KIND, **outcome.model_dump(mode="json")})
-    return _EXIT_CODES[outcome.status]
+    return {"ok": 0, "failed": 1, "interrupted": 130}[outcome.status]
 
 
 def say(event: dict[str, Any]) -> None:

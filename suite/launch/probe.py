@@ -44,8 +44,11 @@ def host_facts() -> dict[str, Any]:
     ``container``, ``host``. What is not known is ``None``."""
     import psutil
 
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    model = next(models, None) or platform.processor() or None
     return {
-        "cpu": {"model": _cpu_model(), "cores": psutil.cpu_count(logical=False), "threads": len(usable_cpus())},
+        "cpu": {"model": model, "cores": psutil.cpu_count(logical=False), "threads": len(usable_cpus())},
         "memory_bytes": psutil.virtual_memory().total,
         "kernel": platform.release(),
         "python": platform.python_version(),
@@ -123,12 +126,6 @@ def id_in_mounts(mountinfo: str) -> str | None:
     """The container id in a ``/proc/self/mountinfo`` text: /etc/hostname is mounted from a folder named by it."""
     roots = (line.split()[3] for line in mountinfo.splitlines() if " /etc/hostname " in line)
     return next((found[1] for root in roots if (found := re.search(r"/([0-9a-f]{64})/", root))), None)
-
-
-def _cpu_model() -> str | None:
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(models, None) or platform.processor() or None
 
 
 def _siblings(cpu: int) -> str:

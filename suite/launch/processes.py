@@ -73,14 +73,6 @@ def signal_group(process: RankProcess, number: signal.Signals) -> None:
             os.killpg(process.pid, number)
 
 
-def signal_name(exit_code: int) -> str:
-    """``SIGKILL`` for -9; the number where the system has no name for it."""
-    try:
-        return signal.Signals(-exit_code).name
-    except ValueError:
-        return f"signal {-exit_code}"
-
-
 def signed(exit_code: int) -> int:
     """An exit code of a shell or a container runtime: as a signal's, which is negative, where it means one."""
     return 128 - exit_code if 128 < exit_code <= 192 else exit_code
@@ -177,9 +169,6 @@ def _left(before: Collection[int] | None, sessions: Collection[int]) -> list[psu
     return list(found.values())
 
 
-PROC, GROUPS = Path("/proc"), Path("/sys/fs/cgroup")
-
-
 class OomKills(NamedTuple):
     """A counter's value, and which counter it is."""
 
@@ -187,7 +176,7 @@ class OomKills(NamedTuple):
     counter: str
 
 
-def oom_kills(proc: Path = PROC, groups: Path = GROUPS) -> OomKills | None:
+def oom_kills(proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup")) -> OomKills | None:
     """Of this process' control group, or the nearest above it that counts, or the machine; ``None``: nobody says."""
     for folder in _groups(proc, groups):
         count = _count(folder / "memory.events")

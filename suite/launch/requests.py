@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from types import FrameType
 
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
 
 class StopRequests:
     """Signals that ask the driver to stop. ``descriptor`` is readable when one has arrived."""
@@ -57,7 +55,7 @@ def stop_requests() -> Iterator[StopRequests]:
             os.write(writing, bytes([number]))
 
     try:
-        with _handled(STOP_SIGNALS, note):
+        with _handled((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), note):
             _collecting.append(StopRequests(reading))
             yield _collecting[0]
     finally:

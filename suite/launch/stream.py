@@ -90,14 +90,13 @@ _SEQUENCE = re.compile(
     r"|\x1b[ -/]{0,8}[0-~]?"
     r"|[\x90\x9b\x9d]"
 )
-_TAB = 8
 
 
 def shown(line: bytes) -> str:
     """A line without what would colour, move or reverse a terminal's text; of a progress bar its last state."""
     text = line[: 4 * LONGEST_LINE].decode(errors="replace").rstrip("\r\n")
     states = [state for state in _SEQUENCE.sub("", text).split("\r") if state]
-    last = (states[-1] if states else "").expandtabs(_TAB)
+    last = (states[-1] if states else "").expandtabs()
     whole = len(last) <= LONGEST_LINE and len(line) <= 4 * LONGEST_LINE
     safe = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in last[:LONGEST_LINE])
     return safe if whole else f"{safe}..."

@@ -5,7 +5,7 @@ import selectors
 import signal
 import subprocess
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +19,7 @@ from suite.launch.job import Job
 from suite.launch.outcome import EndStatus, Failure, OnEvent, Outcome
 from suite.launch.processes import RankProcess, catches, exit_descriptor, oom_kills, signal_group, sweep
 from suite.launch.requests import StopRequests
-from suite.launch.traces import LOOK_SECONDS, RankReports, hold, log_size, log_tail, read_reports
+from suite.launch.traces import LOOK_SECONDS, hold, log_size, log_tail, read_reports
 from suite.launch.watching import Watch
 
 READ_BYTES = 64 * 1024
@@ -167,7 +167,13 @@ class Supervision(Watch):
         last = (
             f"the last it reported was phase {self._phase}{within}" if self._phase else "it had reported no phase yet"
         )
-        self._verdict = self._failure("hang", f"no event from rank 0 for {limit:g} s; {last}", *self._printing(limit))
+        printing = []  # no sign of life, for a rank that is stuck may complain for ever: but it is told
+        for rank in self._alive():
+            with suppress(OSError):
+                ago = time.time() - self._logs[rank.index].lstat().st_mtime
+                if ago < limit / 2:
+                    printing.append(f"rank {rank.index} wrote to its log {ago:.1f} s before that, which is no event")
+        self._verdict = self._failure("hang", f"no event from rank 0 for {limit:g} s; {last}", *printing)
         sizes = [*map(log_size, self._logs)]
         for rank in self._alive():
             if catches(rank.process.pid, signal.SIGUSR1):
@@ -177,7 +183,13 @@ class Supervision(Watch):
     def _take_stacks(self, sizes: list[int]) -> None:
         """What the logs gained beyond ``sizes`` (bytes, by rank) since the ranks were asked for their stacks."""
         seen = self._verdict.evidence if self._verdict else ()
-        stacks = [line for rank, size in zip(self.ranks, sizes, strict=True) for line in self._stack(rank, size)]
+        most = max(STACK_LINES // len(self.ranks), 4)
+        stacks: list[str] = []
+        for rank, size in zip(self.ranks, sizes, strict=True):
+            dump = log_tail(self._logs[rank.index], size)
+            # what matters of it: the thread that was running when it was asked, else all
+            current = next((index for index, line in enumerate(dump) if line.startswith("Current thread")), 0)
+            stacks += (f"rank {rank.index}: {line}" for line in dump[current : current + most])
         self._verdict = self._failure("hang", *seen, *stacks)
         self._terminate()
 
@@ -223,35 +235,18 @@ class Supervision(Watch):
                 self._stream.feed(chunk)
         self._stream.close()
 
-    def _stack(self, rank: Rank, since: int) -> list[str]:
-        """What matters of a faulthandler dump: the thread that was running when it was asked, else all."""
-        dump = log_tail(self._logs[rank.index], since)
-        current = next((index for index, line in enumerate(dump) if line.startswith("Current thread")), 0)
-        most = max(STACK_LINES // len(self.ranks), 4)
-        return [f"rank {rank.index}: {line}" for line in dump[current : current + most]]
-
-    def _printing(self, limit: float) -> Iterator[str]:
-        """Output is no sign of life, for a rank that is stuck may complain for ever: but it is told."""
-        for rank in self._alive():
-            with suppress(OSError):
-                ago = time.time() - self._logs[rank.index].lstat().st_mtime
-                if ago < limit / 2:
-                    yield f"rank {rank.index} wrote to its log {ago:.1f} s before that, which is no event"
-
     def _why(self) -> Failure:
         """The classifier's word, files that were not read, and ranks that could not even be killed."""
         before, after = self._oom_kills_before, oom_kills()
         kills = after._replace(kills=after.kills - before.kills) if before and after else None
         reported = [read_reports(self._folder / "events" / f"rank-{rank.index}.jsonl") for rank in self.ranks]
-        ends = tuple(map(self._rank_end, self.ranks, reported))
-        failure = classify(
-            RunEnd(ends, self._verdict, False, self._stopped_at, kills, phase=self._phase, iteration=self._iteration)
-        )
+        ends = []
+        for rank, told in zip(self.ranks, reported, strict=True):
+            by_itself = rank.ended_at is not None and (self._stopped_at is None or rank.ended_at <= self._stopped_at)
+            ended_at, log = rank.ended_at if by_itself else None, log_tail(self._logs[rank.index])
+            ends.append(RankEnd(rank.index, rank.process.returncode, ended_at, told.started, told.reports, log))
+        whole = RunEnd(tuple(ends), self._verdict, False, self._stopped_at, kills, self._phase, self._iteration)
+        failure = classify(whole)
         unread = [f"{each.unread}: it was not read" for each in reported if each.unread is not None]
         left = [f"rank {rank.index} (process {rank.process.pid}) did not end after SIGKILL" for rank in self._alive()]
         return failure.model_copy(update={"evidence": (*failure.evidence, *unread, *left)})
-
-    def _rank_end(self, rank: Rank, reported: RankReports) -> RankEnd:
-        by_itself = rank.ended_at is not None and (self._stopped_at is None or rank.ended_at <= self._stopped_at)
-        ended_at, log = rank.ended_at if by_itself else None, log_tail(self._logs[rank.index])
-        return RankEnd(rank.index, rank.process.returncode, ended_at, reported.started, reported.reports, log)

@@ -157,8 +157,8 @@ def _without_middle(log: Path, size: int, cut_before: int) -> int:
     try:
         start = size - LAST_BYTES
         start += os.pread(descriptor, _PIECE_BYTES, start).find(b"\n") + 1
-        cut = cut_before + start - FIRST_BYTES - (len(_between(cut_before)) if cut_before else 0)
-        end = FIRST_BYTES + os.pwrite(descriptor, _between(cut), FIRST_BYTES)
+        cut = cut_before + start - FIRST_BYTES - (len(mark(cut_before)) + 1 if cut_before else 0)
+        end = FIRST_BYTES + os.pwrite(descriptor, b"\n" + mark(cut), FIRST_BYTES)
         while piece := os.pread(descriptor, _PIECE_BYTES, start):
             written = os.pwrite(descriptor, piece, end)
             start, end = start + written, end + written
@@ -166,10 +166,6 @@ def _without_middle(log: Path, size: int, cut_before: int) -> int:
     finally:
         os.close(descriptor)
     return cut
-
-
-def _between(cut: int) -> bytes:
-    return b"\n" + mark(cut)
 
 
 def mark(cut: int) -> bytes:

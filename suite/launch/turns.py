@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from functools import partial
 from random import Random
 from secrets import token_hex
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from suite.launch.job import Job, Mount
 from suite.launch.watching import GOES_ON, TURNS, WAITS, connected
@@ -165,8 +165,7 @@ class Arbiter:
         of a turn; within them, how long iterations take decides, once."""
         self._selector, self._listener = selector, listener
         self._rows = {run: _Row(number, clock) for run, number in ranks.items()}
-        self._lengths, self._round = lengths, 0
-        self._length = 0
+        self._lengths, self._length, self._round = lengths, 0, 0
         self._orders = balanced_orders(sorted(ranks), seed)
         self._queue: list[_Row] = []
         self._callers: set[_Caller] = set()
@@ -207,25 +206,21 @@ class Arbiter:
             if not newline:
                 return len(line) < _LONGEST_LINE
             try:
-                caller.row = self._greet(caller, json.loads(line))
-            except (ValueError, TypeError, KeyError, RecursionError):
+                said = json.loads(line)
+                row = self._rows[str(said["run"])]
+                if said.get("watches"):
+                    row.watch(caller.channel)
+                else:
+                    caller.rank = row.greet(said["rank"], caller.channel)
+            except (ValueError, TypeError, KeyError, RecursionError):  # somebody who has no place here
                 return False
-            caller.said = rest
+            caller.row, caller.said = row, rest
+            if all(row.is_there for row in self._rows.values()):
+                self._stop_listening()
         asked, caller.said = caller.said, b""
         if asked and caller.rank is not None:
             caller.row.ask(caller.rank)
         return not asked.strip(b"?")
-
-    def _greet(self, caller: _Caller, said: dict[str, object]) -> _Row:
-        """The row of which it speaks. Raises KeyError, TypeError or ValueError for somebody who has no place here."""
-        row = self._rows[str(said["run"])]
-        if said.get("watches"):
-            row.watch(caller.channel)
-        else:
-            caller.rank = row.greet(said["rank"], caller.channel)
-        if all(row.is_there for row in self._rows.values()):
-            self._stop_listening()
-        return row
 
     def _go_on(self) -> None:
         """Begin the next turn, if none is under way and there is one."""
@@ -274,10 +269,7 @@ def _send(channel: socket.socket, word: bytes) -> None:
         channel.send(word)
 
 
-Row = TypeVar("Row")
-
-
-def balanced_orders(rows: Sequence[Row], seed: str) -> Iterator[tuple[Row, ...]]:
+def balanced_orders(rows: Sequence[str], seed: str) -> Iterator[tuple[str, ...]]:
     """Orders of ``rows`` without end, drawn block by block.
 
     Over a block every row has every place equally often and, within rounds, follows every other one equally often: a

@@ -22,8 +22,6 @@ from suite.spec.typed import LONGEST_WAIT_SECONDS
 
 #: a limit that a wait has put off is not looked at more often
 _LEAST_SECONDS, _ROUNDING_SECONDS = 0.5, 1e-3
-
-
 #: address of the driver's socket: a path, or behind ``@`` an abstract name (unix(7))
 TURNS = "SUITE_TURNS"
 WAITS, GOES_ON = b"-", b"+"
@@ -34,24 +32,17 @@ def connected(address: str) -> str:
     return f"\0{address[1:]}" if address.startswith("@") else address
 
 
-def _channel_of(job: Job) -> socket.socket | None:
-    """Who gives the job turns says there when it waits; null where nobody does."""
-    address = job.env.get(TURNS)
-    if address is None:
-        return None
-    channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    with suppress(OSError):  # the driver is gone, as its end of the channel then says
-        channel.connect(connected(address))
-        channel.sendall(json.dumps({"run": job.name, "watches": True}).encode() + b"\n")
-    return channel
-
-
 class Watch(ABC):
     """One run that is watched; what speaks for it prints rank 0's events, and all else of that goes into ``log``."""
 
     def __init__(self, job: Job, log: Path, on_event: OnEvent, requests: StopRequests) -> None:
         self._job, self._on_event, self._requests = job, on_event, requests
-        self._channel = _channel_of(job)
+        self._channel: socket.socket | None = None  # of who gives the job turns, who says there when it waits
+        if TURNS in job.env:
+            self._channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            with suppress(OSError):  # the driver is gone, as its end of the channel then says
+                self._channel.connect(connected(job.env[TURNS]))
+                self._channel.sendall(json.dumps({"run": job.name, "watches": True}).encode() + b"\n")
         self._waited = 0.0  # seconds, but for those since it waits now
         self._since: float | None = None
         self._selector = selectors.DefaultSelector()

@@ -24,12 +24,9 @@ from suite.launch.requests import StopRequests
 from suite.launch.watching import TURNS
 from suite.spec.typed import LONGEST_WAIT_SECONDS
 
-_WORKER = ("-m", "suite.worker")
-_ZYGOTE = ("-m", "suite.worker.zygote")
 #: stacks that are kept imported at a time: each holds some hundred MB
 _MOST = 4
 _FORK_SECONDS = 30.0
-_LONGEST_ANSWER = 1 << 12
 _RANK_VARIABLES = (
     *("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT"),
     TURNS,
@@ -61,7 +58,7 @@ class Zygote:
             end = str(there.fileno())
             try:
                 self.process = subprocess.Popen(
-                    (around.python, *_ZYGOTE, end, str(os.getpid()), *around.stack),
+                    (around.python, "-m", "suite.worker.zygote", end, str(os.getpid()), *around.stack),
                     env=dict(around.environment),
                     cwd=around.folder,
                     stdin=subprocess.DEVNULL,
@@ -119,7 +116,7 @@ class Zygote:
 
     def _answer(self) -> dict[str, Any]:
         try:
-            return dict(json.loads(self._channel.recv(_LONGEST_ANSWER)))
+            return dict(json.loads(self._channel.recv(4096)))
         except (OSError, ValueError, TypeError) as error:
             raise ForkError(f"no answer: {error}") from error
 
@@ -131,7 +128,7 @@ class Zygotes:
     def __init__(self) -> None:
         self._kept: dict[Surroundings, Zygote | None] = {}  # None: found unfit, and not asked again
         self._thread = ThreadPoolExecutor(max_workers=1)
-        self._finalizer = weakref.finalize(self, _close, self._kept)
+        self._finalizer = weakref.finalize(self, _end, self._kept)
 
     def find(self, job: Job, variables: Mapping[str, str], requests: StopRequests) -> Zygote | None:
         """One that can fork the ranks of this job; None where they are to start by themselves. ``variables``: of a
@@ -150,9 +147,9 @@ class Zygotes:
         known = self._kept.get(around)
         if around in self._kept and (known is None or known.process.poll() is None):
             return known
-        self._drop(around)
+        _end(self._kept, around)
         while len(self._kept) >= _MOST:
-            self._drop(next(iter(self._kept)))
+            _end(self._kept, next(iter(self._kept)))
         patience = min(job.limits.run_seconds, job.limits.silence_seconds, LONGEST_WAIT_SECONDS)
         with suppress(OSError):
             self._kept[around] = zygote = Zygote(around)
@@ -165,11 +162,6 @@ class Zygotes:
         """End all; also done when the launcher is collected, or the driver ends."""
         self._finalizer()
 
-    def _drop(self, around: Surroundings) -> None:
-        zygote = self._kept.pop(around, None)
-        if zygote is not None:
-            zygote.close()
-
 
 def can_fork(job: Job) -> bool:
     """Whether a zygote may be tried for this job: the suite's own worker on a stack that somebody named."""
@@ -177,7 +169,7 @@ def can_fork(job: Job) -> bool:
         hasattr(os, "pidfd_open")
         and signal.getsignal(signal.SIGCHLD) is not signal.SIG_IGN  # ends of children would be nobody's to ask for
         and bool(job.stack)
-        and job.argv[1:3] == _WORKER
+        and job.argv[1:3] == ("-m", "suite.worker")
     )
 
 
@@ -192,8 +184,9 @@ def surroundings(job: Job, variables: Mapping[str, str]) -> Surroundings:
     )
 
 
-def _close(kept: dict[Surroundings, Zygote | None]) -> None:
-    for zygote in kept.values():
+def _end(kept: dict[Surroundings, Zygote | None], *which: Surroundings) -> None:
+    """Those of these surroundings; all, where none are given."""
+    for around in which or (*kept,):
+        zygote = kept.pop(around, None)
         if zygote is not None:
             zygote.close()
-    kept.clear()

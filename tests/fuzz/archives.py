@@ -18,7 +18,7 @@ from suite.bundle.archive.packing import Packing, pack
 from suite.bundle.archive.scrubbing import learn_json, scrub_json
 from suite.bundle.derive import derive
 from suite.bundle.store import Bundle
-from suite.launch.docker.copying import extract
+from suite.launch.docker.session import extract
 from tests.bundle.archive.planted import LINES
 from tests.fuzz import mutate
 from tests.fuzz.material import folder

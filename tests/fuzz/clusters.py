@@ -15,7 +15,7 @@ from suite.launch.kubernetes.diagnose import scheduler_end
 from suite.launch.kubernetes.kept import whole_log
 from suite.launch.kubernetes.pods import Pod, read_pods, readable, run_end
 from suite.launch.slurm import client
-from suite.launch.slurm.output import read_output, verdict
+from suite.launch.slurm.scheduler import read_output, verdict
 from suite.launch.stream import EventStream
 from suite.spec.names import SAFE_ID
 from tests.bundle.archive.planted import a_submission
@@ -69,9 +69,9 @@ def make_slurm(random: Random) -> bytes:
 def read_slurm(data: bytes) -> None:
     text = data[1:].decode(errors="replace")
     if data[:1] == b"O":
-        output = read_output(io.BytesIO(data[1:]).readlines(), TWO_RANKS, "srun")
-        verdict(output.own, "FAILED", "None")
-        read_streams(output.streams, 2)
+        streams, own, _ = read_output(io.BytesIO(data[1:]).readlines(), TWO_RANKS, "srun")
+        verdict(own, "FAILED", "None")
+        read_streams(streams, 2)
         return
     call = client._call
     client._call = lambda *command, **more: text if command[0] == ("squeue" if data[:1] == b"Q" else "sacct") else ""  # type: ignore[assignment]

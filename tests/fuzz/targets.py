@@ -8,8 +8,8 @@ from suite.bundle.files import DamagedBundle
 from suite.cli.options.options_file import read_site
 from suite.images.inside import read_stack
 from suite.launch.cluster.scheduler import Unanswered
-from suite.launch.docker.copying import UnsafeCopy
 from suite.spec.base import UsageError
+from suite.spec.foreign import Unreadable
 from suite.spec.shape_file import load_shape
 from tests.fuzz import bundles, clusters, manifests, tables, words
 from tests.fuzz.archives import make_copied, make_identity, make_packed, read_copied, read_identity, read_packed
@@ -47,7 +47,7 @@ TARGETS = {
         Target("site", line_document(words.SITE), from_file("site.yaml", partial(read_site, launcher="slurm"))),
         Target("tags", json_document(lambda: [words.TAGS]), words.read_tags),
         Target("image-stack", json_document(lambda: [words.STACK]), from_file("image.sqsh.stack.json", read_stack)),
-        Target("archive", make_copied, read_copied, (UnsafeCopy,)),
+        Target("archive", make_copied, read_copied, (Unreadable,)),
         Target("packed", make_packed, read_packed),
         Target("identity", make_identity, read_identity),
         Target("import", line_document(*tables.LOGS), tables.read_import),

@@ -17,7 +17,7 @@ from suite.launch.job import PYTHON, PYTHON_PATH, RUNS, Job, Mount, Site
 from suite.launch.kubernetes.pod import parse, render
 from suite.launch.kubernetes.settings import KubernetesSettings
 from suite.launch.local import rank_variables
-from suite.launch.slurm.script import batch_script, container_image
+from suite.launch.slurm.launcher import batch_script, container_image
 from suite.launch.slurm.settings import SlurmSettings
 from suite.spec.catalogue import find_size, find_workload
 from suite.spec.layout import LayoutRequest

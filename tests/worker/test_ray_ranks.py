@@ -146,7 +146,7 @@ class TestFollowing:
         assert {each.code for each in ended} == {-signal.SIGTERM}
         told = capfdbinary.readouterr().out.decode().splitlines()
         found = strongest(told, PATTERNS, started=True)
-        assert found.pattern.kind == "timeout"
+        assert found[0].kind == "timeout"
 
     def test_an_actor_that_is_gone_is_a_rank_that_was_killed(self, capfdbinary):
         ray = ScriptedRay()

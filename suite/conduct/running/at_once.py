@@ -235,7 +235,7 @@ def _start(ledger: Ledger, launcher: Launcher, group: Group) -> bool:
 
     with (
         closing(Listener(shared=not isinstance(able, LocalLauncher))) as listener,
-        able.together(),
+        able.together() if isinstance(able, LocalLauncher) else nullcontext(),
         selectors.DefaultSelector() as selector,
         closing(Arbiter(selector, listener, ranks, start_id, _turn_lengths(taken))) as arbiter,
     ):

@@ -91,7 +91,6 @@ def reason_of(error: BaseException) -> str:
     return " ".join(words.split())[:200] or type(error).__name__
 
 
-_TAIL_LINES = 12
 #: What the node may take for the reason where the kernel killed a process: it cannot ask about its own container.
 _OVERRULED_BY_OOM: tuple[FailureKind, ...] = ("rank_lost", "unknown", "hang", "nccl_timeout", "timeout")
 
@@ -153,7 +152,7 @@ def _silent(end: ContainerEnd) -> Failure:
     if end.exit_code == 255 and end.trouble:  # as dockerd says of what it did not see
         return _failure(end, "rank_lost", "the container ended while its runtime was away", *end.trouble)
     word = f"the container ended with exit code {end.exit_code} before its node reported how the run ended"
-    return _failure(end, "unknown", word, *filter(None, [end.error]), *end.trouble, *end.tail[-_TAIL_LINES:])
+    return _failure(end, "unknown", word, *filter(None, [end.error]), *end.trouble, *end.tail[-12:])
 
 
 def _outcome(end: ContainerEnd, status: Literal["failed", "interrupted"], failure: Failure) -> Outcome:

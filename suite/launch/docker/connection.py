@@ -24,10 +24,7 @@ from pydantic import Field
 from suite.launch.docker.conclude import reason_of
 from suite.spec.base import Frozen, UsageError
 
-#: of those that can be asked for GPUs
-OLDEST_API = (1, 40)
-ASK_SECONDS = 10
-CALL_SECONDS = 120
+ASK_SECONDS, CALL_SECONDS, SSH_SECONDS = 10, 120, 30
 DEFAULT_HOST = "unix:///var/run/docker.sock"
 
 
@@ -71,7 +68,9 @@ def connect(copy_back: bool = False) -> Runtime:
             "socket, or name another with DOCKER_HOST or DOCKER_CONTEXT"
         ) from error
     api.timeout = CALL_SECONDS
-    _require_new_enough(host, version)
+    spoken = str(version.get("ApiVersion", "0"))
+    if tuple(map(int, re.findall(r"\d+", spoken))) < (1, 40):  # the oldest that can be asked for GPUs
+        raise UsageError(f"the runtime at {host} is too old: its API is {spoken}, not 1.40 (Docker 19.03); update it")
     return _connected(api, host, version, info, copy_back)
 
 
@@ -89,12 +88,6 @@ def chosen_host() -> str:
     if context is None:
         raise UsageError(f"there is no Docker context {name!r}; `docker context ls` lists them")
     return context.Host or DEFAULT_HOST
-
-
-def _require_new_enough(host: str, version: dict[str, Any]) -> None:
-    spoken = str(version.get("ApiVersion", "0"))
-    if tuple(map(int, re.findall(r"\d+", spoken))) < OLDEST_API:
-        raise UsageError(f"the runtime at {host} is too old: its API is {spoken}, not 1.40 (Docker 19.03); update it")
 
 
 def _connected(api: APIClient, host: str, version: dict[str, Any], info: dict[str, Any], copy_back: bool) -> Runtime:
@@ -116,10 +109,6 @@ def _connected(api: APIClient, host: str, version: dict[str, Any], info: dict[st
     return Runtime(api, host, facts, str(version.get("Arch", "")), info)
 
 
-SSH_SECONDS = 30.0
-RUNTIME_SOCKET = "/var/run/docker.sock"
-
-
 def open_tunnel(host: str) -> str:
     """Address of a local socket that leads to the runtime of ``ssh://[user@]host[:port][/socket]``. Raises OSError,
     also where no key or agent lets us in: nobody can be asked for a password."""
@@ -128,7 +117,7 @@ def open_tunnel(host: str) -> str:
     socket = folder / "engine.sock"
     address = urlsplit(host)
     command = ["ssh", "-o", "BatchMode=yes", "-o", "ExitOnForwardFailure=yes", "-o", "ServerAliveInterval=15"]
-    command += ["-L", f"{socket}:{address.path.rstrip('/') or RUNTIME_SOCKET}"]
+    command += ["-L", f"{socket}:{address.path.rstrip('/') or '/var/run/docker.sock'}"]
     command += ["-l", address.username] if address.username else []
     command += ["-p", str(address.port)] if address.port else []
     command += ["--", address.hostname or "", "cat"]

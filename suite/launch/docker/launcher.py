@@ -4,17 +4,16 @@ import errno
 import os
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from docker import APIClient
 from docker.errors import APIError, DockerException, NotFound
 from requests.exceptions import ConnectionError as NoConnection
 from requests.exceptions import RequestException
 
-from suite.launch.docker import copying, session
+from suite.launch.docker import session
 from suite.launch.docker.conclude import conclude, essence, reason_of, runtime_failure, told
 from suite.launch.docker.connection import Runtime
 from suite.launch.docker.offers import ImageFacts, access_of, device_requests
@@ -25,6 +24,7 @@ from suite.launch.node import node_arguments
 from suite.launch.outcome import Failure, FailureKind, LauncherUnavailable, OnEvent, Outcome
 from suite.launch.requests import StopRequests, Stops, stop_requests
 from suite.spec.base import UsageError
+from suite.spec.foreign import Unreadable
 from suite.spec.manifest import Manifest
 
 Answer = TypeVar("Answer")
@@ -115,11 +115,6 @@ class DockerLauncher:
         settings = self.settings if cpuset is None else self.settings.model_copy(update={"cpuset": cpuset})
         return replace(self, runs_at_once=runs_at_once, devices=gpus, settings=settings, stops=stops)
 
-    @staticmethod
-    def together() -> AbstractContextManager[None]:
-        """Runs at the same time have nothing in common here."""
-        return nullcontext()
-
     def site(self, manifest: Manifest, bundle: Path, python: str) -> Site:
         """Paths inside the container; so is ``python``."""
         image = self.images[manifest.backend.name]
@@ -175,7 +170,7 @@ class DockerLauncher:
             try:
                 container = self._patiently(lambda: self._created(document, name))
                 if self.runtime.facts.remote:
-                    copying.put_bundle(self._api, container, job.name, folder, document["User"])
+                    session.put_bundle(self.runtime.api, container, job.name, folder, document["User"])
                 return self._watch(container, job, folder, on_event, requests)
             except (DockerException, OSError) as error:
                 # nobody answered, rather than refused
@@ -185,10 +180,6 @@ class DockerLauncher:
                 return _refused(job, error, time.monotonic() - began)
             finally:
                 self._remove(name)
-
-    @property
-    def _api(self) -> APIClient:
-        return self.runtime.api
 
     def _document(self, job: Job) -> dict[str, Any]:
         facts = self.runtime.facts
@@ -210,17 +201,17 @@ class DockerLauncher:
     def _created(self, document: dict[str, Any], name: str) -> str:
         """The container by its id, or by its name where a runtime made it before its answer was lost."""
         try:
-            return str(self._api.create_container_from_config(document, name)["Id"])
+            return str(self.runtime.api.create_container_from_config(document, name)["Id"])
         except APIError as error:
             if error.status_code != 409:
                 raise
             return name
 
     def _watch(self, container: str, job: Job, folder: Path, on_event: OnEvent, requests: StopRequests) -> Outcome:
-        watch = ContainerWatch(self._api, container, job, folder, on_event, requests, self.patience)
+        watch = ContainerWatch(self.runtime.api, container, job, folder, on_event, requests, self.patience)
         try:
             self._patiently(watch.attach)
-            self._patiently(lambda: self._api.start(container))
+            self._patiently(lambda: self.runtime.api.start(container))
             watch.watch()
             if watch.is_unseen:
                 raise self._away()
@@ -230,8 +221,8 @@ class DockerLauncher:
         outcome = conclude(end)
         if self.runtime.facts.remote:
             try:
-                copying.take_bundle(self._api, container, job.name, folder)
-            except (DockerException, OSError, copying.UnsafeCopy) as error:
+                session.take_bundle(self.runtime.api, container, job.name, folder)
+            except (DockerException, OSError, Unreadable) as error:
                 problem = f"the ranks' files could not be copied back: {told(error)}"
                 failure = outcome.failure or Failure(kind="unknown")
                 failure = failure.model_copy(update={"evidence": (*failure.evidence, problem)})
@@ -241,16 +232,15 @@ class DockerLauncher:
 
     def _state(self, container: str) -> dict[str, Any] | None:
         with suppress(DockerException, OSError):
-            return self._patiently(lambda: self._api.inspect_container(container))["State"]
+            return self._patiently(lambda: self.runtime.api.inspect_container(container))["State"]
         return None
 
     def _away(self, error: Exception | None = None) -> LauncherUnavailable:
         """Every further run would wait as long and come to nothing."""
         why = "" if error is None else f" ({reason_of(error)})"
         return LauncherUnavailable(
-            f"the container runtime at {self.runtime.host} has not answered for "
-            f"{self.patience.runtime_seconds:g} s{why}: no further run was started; start it, and run the same command "
-            "again"
+            f"the container runtime at {self.runtime.host} has not answered for {self.patience.runtime_seconds:g} s"
+            f"{why}: no further run was started; start it, and run the same command again"
         )
 
     def _remove(self, name: str) -> None:
@@ -258,7 +248,7 @@ class DockerLauncher:
         give_up = time.monotonic() + self.patience.remove_seconds
         while True:
             try:
-                self._api.remove_container(name, force=True, v=True)
+                self.runtime.api.remove_container(name, force=True, v=True)
             except NotFound:  # so it is gone indeed, and not only about to be
                 return
             except (DockerException, OSError):  # one that has just come back fails at what it has not found again

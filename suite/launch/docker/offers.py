@@ -23,8 +23,6 @@ from suite.spec.foreign import read_bytes
 from suite.spec.images import IMAGE_LABEL, REVISION_LABEL, VERSION_LABEL, images_of, stack_versions_of
 from suite.spec.version import suite_version
 
-OnProgress = Callable[[str], None]
-
 
 class ImageFacts(Frozen):
     """What a run's record holds of the image it ran in."""
@@ -44,7 +42,7 @@ def usual_image(backend: str) -> str:
     return known[0].tag(suite_version())
 
 
-def find_image(runtime: Runtime, reference: str, pull: Pull, on_progress: OnProgress) -> ImageFacts:
+def find_image(runtime: Runtime, reference: str, pull: Pull, on_progress: Callable[[str], None]) -> ImageFacts:
     """The image on the runtime. Raises UsageError when it is not there, cannot be had, or is not meant for this."""
     found = None if pull == "always" else _inspected(runtime, reference)
     if pull == "always" or (found is None and pull == "missing" and "/" in reference):
@@ -92,7 +90,7 @@ def _repository(name: str) -> str:
     return path.removeprefix("library/") if registry in (INDEX_NAME, "localhost") else f"{registry}/{path}"
 
 
-def _pull(runtime: Runtime, reference: str, on_progress: OnProgress) -> None:
+def _pull(runtime: Runtime, reference: str, on_progress: Callable[[str], None]) -> None:
     repository, tag = parse_repository_tag(reference)
     on_progress(f"pulling {reference}")
     layers, done = set[str](), set[str]()
@@ -160,14 +158,10 @@ def may_have_gpus(runtime: Runtime) -> bool:
 def usable_gpus(runtime: Runtime, settings: DockerSettings, image: str) -> tuple[LocalDevice, ...]:
     """The GPUs that runs may use: those named, or all. Raises UsageError when some are not there."""
     here = () if runtime.facts.remote else local_devices()
-    if not here:
-        return _ask_container(runtime, settings, image)
-    return named_gpus(here, settings.gpu_ids) if settings.gpu_ids else here
-
-
-def _ask_container(runtime: Runtime, settings: DockerSettings, image: str) -> tuple[LocalDevice, ...]:
-    """As the runtime gives them to a container of the image. Their memory is not listed this way."""
     names = settings.gpu_ids
+    if here:
+        return named_gpus(here, names) if names else here
+    # as the runtime gives them to a container of the image, which does not list their memory
     wanted = device_requests(names, -1, access_of(runtime, settings.gpu_access))
     try:
         listed = ask(runtime.api, image, ("nvidia-smi", "-L"), DeviceRequests=wanted).decode(errors="replace")

@@ -1,9 +1,13 @@
-"""Whose a container is: labels of the driver's process; short containers; removal of what a dead driver left."""
+"""A driver's containers: labels that say whose one is, short ones, and the removal of what a dead driver left; and the
+bundle of one whose runtime does not see this host's folders, put in before the run and taken back after it."""
 
+import io
 import os
 import re
 import secrets
-from collections.abc import Sequence
+import shutil
+import tarfile
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -14,12 +18,18 @@ from docker import APIClient
 from docker.errors import APIError
 from requests.exceptions import ConnectionError as NoAnswer
 
+from suite.launch.job import RUNS
 from suite.spec.base import UsageError
+from suite.spec.foreign import Unreadable
 
-ANSWER_SECONDS = 120
+#: of what a short container prints
+ANSWER_SECONDS, ANSWER_BYTES = 120, 64 << 20
 #: under SELinux neither the caller's folder nor the GPUs carry a container's label
 SECURITY = ["no-new-privileges", "label=disable"]
-_MOST_BYTES = 64 << 20
+#: of what is taken out of a container
+MOST_FILES, MOST_BYTES = 100_000, 8 << 30
+#: the files that ranks write; what the driver itself writes beside them is never taken from a container
+_RANK_FILE = re.compile(r"(events|logs)/(rank-\d{1,7}\.(jsonl|log))")
 RUN_LABEL, PLAN_LABEL, SESSION_LABEL, DRIVER_LABEL = "suite.run", "suite.plan", "suite.session", "suite.driver"
 
 
@@ -86,8 +96,8 @@ def ask(api: APIClient, image: str, command: Sequence[str], **host: Any) -> byte
         data = bytearray()
         for piece in api.logs(container, stdout=True, stderr=False, stream=True, follow=False):
             data += piece
-            if len(data) > _MOST_BYTES:
-                raise UsageError(f"{command[0]} in {image} prints more than the {_MOST_BYTES} bytes that are read")
+            if len(data) > ANSWER_BYTES:
+                raise UsageError(f"{command[0]} in {image} prints more than the {ANSWER_BYTES} bytes that are read")
         return bytes(data)
     except NoAnswer as error:
         raise UsageError(f"{command[0]} in {image} did not answer in {ANSWER_SECONDS} s") from error
@@ -122,3 +132,54 @@ def _start_ticks(pid: int) -> str | None:
     except OSError:
         return None
     return None if fields[0] == "Z" else fields[19]
+
+
+def put_bundle(api: APIClient, container: str, run: str, folder: Path, user: str) -> None:
+    """Put ``run``'s folder with its manifest and empty ``events`` and ``logs`` into a container, owned by ``user``."""
+
+    def owned(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+        entry.uid, entry.gid = map(int, user.split(":"))
+        return entry
+
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w") as tar:
+        for name in ("", "events", "logs", "manifest.json"):
+            tar.add(folder / name, f"{run}/{name}", recursive=False, filter=owned)
+    api.put_archive(container, RUNS, archive.getvalue())
+
+
+def take_bundle(api: APIClient, container: str, run: str, folder: Path) -> None:
+    """Copy the ranks' events and logs out of a container. Raises Unreadable, and what runtime and disk raise."""
+    for name in ("events", "logs"):
+        pieces, _ = api.get_archive(container, f"{RUNS}/{run}/{name}")
+        extract(pieces, folder / name)
+
+
+def extract(pieces: Iterable[bytes], target: Path) -> None:
+    """Write the ranks' files of a tar stream that are not in ``target`` yet, and nothing else: no other name, no link,
+    no device. Raises Unreadable beyond 100 000 entries or 8 GiB, and for what is no archive; what came before stays."""
+    files, total = 0, 0
+    try:
+        with tarfile.open(fileobj=_Pieces(pieces), mode="r|") as tar:
+            for member in tar:
+                files, total = files + 1, total + max(member.size, 0)
+                if files > MOST_FILES or total > MOST_BYTES:
+                    raise Unreadable(f"the container's folder holds more than {MOST_FILES} files or {MOST_BYTES} bytes")
+                match = _RANK_FILE.fullmatch(member.name)
+                if member.isreg() and match and match.group(1) == target.name:
+                    source = tar.extractfile(member)
+                    assert source is not None, "a regular file has content"
+                    with suppress(FileExistsError), (target / match.group(2)).open("xb") as file:
+                        shutil.copyfileobj(source, file)
+    except (tarfile.TarError, EOFError) as error:
+        raise Unreadable(f"what came of the container's folder is no archive: {str(error)[:200]}") from error
+
+
+class _Pieces(io.RawIOBase):
+    """A stream of bytes as the file that tarfile reads, which takes more bytes than it asked for."""
+
+    def __init__(self, pieces: Iterable[bytes]) -> None:
+        self._pieces = filter(None, pieces)
+
+    def read(self, size: int = -1) -> bytes:
+        return next(self._pieces, b"")

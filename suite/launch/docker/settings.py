@@ -10,14 +10,11 @@ from pydantic import AfterValidator, Field
 from suite.launch.processes import limit_number
 from suite.spec.base import Frozen, UsageError
 from suite.spec.fields import Declared
-from suite.spec.typed import size
+from suite.spec.typed import pairs, size
 
 GpuAccess = Literal["auto", "nvidia", "cdi"]
 Pull = Literal["missing", "never", "always"]
 
-#: NCCL pins memory for its buffers and shares others between ranks; Docker's own limits are far too small for both.
-GPU_ULIMITS = {"memlock": -1}
-ULIMITS = {"stack": 64 << 20}
 _CPUSET = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*")
 _GPU_ID = re.compile(r"\d+|(GPU|MIG)-[0-9A-Za-z/-]+")
 
@@ -50,8 +47,7 @@ def _listed(option: str, given: str | Sequence[str]) -> Sequence[str]:
 
 
 def _limits(option: str, texts: Sequence[str]) -> dict[str, int | str]:
-    given = [text.partition("=") for text in texts]
-    return {name: -1 if value == "unlimited" else value for name, _, value in given}
+    return {name: -1 if value == "unlimited" else value for name, value in pairs(option, texts).items()}
 
 
 def _variables(option: str, texts: Sequence[str]) -> dict[str, str]:
@@ -122,4 +118,5 @@ class DockerSettings(Frozen):
 
     def limits(self, has_gpus: bool) -> dict[str, int]:
         """Every limit of a container, the user's word last."""
-        return {**ULIMITS, **(GPU_ULIMITS if has_gpus else {}), **self.ulimits}
+        # NCCL pins memory for its buffers, for which Docker's own limit is far too small
+        return {"stack": 64 << 20, **({"memlock": -1} if has_gpus else {}), **self.ulimits}

@@ -30,10 +30,7 @@ _AWAY = "the runtime has not answered for"
 RETRY_SECONDS = 0.3
 
 
-Piece = tuple[str, bytes | None]
-
-
-def _rest(name: str, stream: Iterable[bytes], known: int) -> Iterator[Piece]:
+def _rest(name: str, stream: Iterable[bytes], known: int) -> Iterator[tuple[str, bytes | None]]:
     """What comes after the first ``known`` bytes."""
     for data in stream:
         skipped = min(known, len(data))
@@ -128,12 +125,12 @@ class ContainerWatch(Watch):
         self._mailbox.close()
         self._close()
 
-    def _follow(self, streams: list[tuple[Any, Iterator[Piece]]]) -> None:
+    def _follow(self, streams: list[tuple[Any, Iterator[tuple[str, bytes | None]]]]) -> None:
         self._connections = [stream for stream, _ in streams]
         for each in streams:
             threading.Thread(target=self._drain, args=each, daemon=True).start()
 
-    def _drain(self, stream: Any, pieces: Iterator[Piece]) -> None:
+    def _drain(self, stream: Any, pieces: Iterator[tuple[str, bytes | None]]) -> None:
         # where the connection is broken, or was closed under a read, this stream has ended
         with suppress(OSError, HTTPError, ValueError):
             for name, data in pieces:

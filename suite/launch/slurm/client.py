@@ -14,7 +14,6 @@ from suite.spec.base import UsageError
 
 ASK_SECONDS = 60.0
 _FIELDS = "%i|%T|%S|%e|%N|%r|%Z"
-_LEAST_FIELDS, _MOST_DIGITS = 6, 12
 #: squeue's reasons of a job that waits for what will never be; others pass.
 NEVER = {
     *("PartitionConfig", "PartitionNodeLimit", "PartitionTimeLimit", "BadConstraints", "InvalidAccount"),
@@ -131,7 +130,7 @@ def _accounted(*which: str) -> list[QueueEntry]:
 def _entry(line: str) -> QueueEntry:
     """Raises UsageError for a line that is none of a job."""
     fields = line.split("|", 6)
-    if len(fields) < _LEAST_FIELDS or not fields[1].strip():
+    if len(fields) < 6 or not fields[1].strip():
         raise UsageError(f"Slurm's answer is no job: {line[:200]!r}")
     job, state, started, ended, nodes, reason, *folder = fields
     word = state.split()[0]  # sacct: "CANCELLED by 1000"
@@ -139,12 +138,15 @@ def _entry(line: str) -> QueueEntry:
 
 
 def _moment(text: str) -> float | None:
-    return float(text) if text.isdecimal() and len(text) <= _MOST_DIGITS else None
+    return float(text) if text.isdecimal() and len(text) <= 12 else None
 
 
 def _call(*command: str, text: str | None = None) -> str:
     """Standard output. Raises UsageError when there is no such command, it fails, or does not answer."""
-    env = _environment()
+    # without what describes the allocation that this process runs in: a job would inherit it, and its srun obey it
+    own = {name for name in os.environ if "SLURM_JOB_ID" in os.environ and name.startswith("SLURM_")}
+    kept = os.environ.keys() - (own - _CLUSTER | _MISLEADING)
+    env = {**{name: os.environ[name] for name in kept}, "SLURM_TIME_FORMAT": "%s"}
     try:
         # in a session of its own: a Ctrl-C in this terminal must not end it between the controller and its answer
         done = subprocess.run(
@@ -163,10 +165,3 @@ def _call(*command: str, text: str | None = None) -> str:
             raise NoAnswer(f"Slurm did not answer ({command[0]}): {message}")
         raise UsageError(f"Slurm refuses ({command[0]}): {message}")
     return done.stdout
-
-
-def _environment() -> dict[str, str]:
-    """Without what describes the allocation that this process runs in: a job would inherit it, and its srun obey it."""
-    own = {name for name in os.environ if "SLURM_JOB_ID" in os.environ and name.startswith("SLURM_")}
-    kept = os.environ.keys() - (own - _CLUSTER | _MISLEADING)
-    return {**{name: os.environ[name] for name in kept}, "SLURM_TIME_FORMAT": "%s"}

@@ -7,8 +7,8 @@ from unittest.mock import Mock
 
 import pytest
 
-from suite.launch.docker import copying
-from suite.launch.docker.copying import UnsafeCopy, extract, put_bundle
+from suite.launch.docker.session import extract, put_bundle
+from suite.spec.foreign import Unreadable
 
 
 def archive(*entries: tuple[str, bytes | str | None], kind: bytes = tarfile.SYMTYPE) -> bytes:
@@ -65,12 +65,12 @@ def test_what_is_there_is_neither_replaced_nor_followed(tmp_path: Path) -> None:
 
 
 def test_a_container_cannot_fill_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copying, "MOST_BYTES", 1000)
-    with pytest.raises(UnsafeCopy, match="more than"):
+    monkeypatch.setattr("suite.launch.docker.session.MOST_BYTES", 1000)
+    with pytest.raises(Unreadable, match="more than"):
         taken(archive(("events/rank-0.jsonl", b"x" * 600), ("events/rank-1.jsonl", b"x" * 600)), tmp_path)
-    monkeypatch.setattr(copying, "MOST_FILES", 2)
+    monkeypatch.setattr("suite.launch.docker.session.MOST_FILES", 2)
     (tmp_path / "events" / "rank-0.jsonl").unlink()
-    with pytest.raises(UnsafeCopy, match="more than"):
+    with pytest.raises(Unreadable, match="more than"):
         taken(archive(*((f"events/rank-{rank}.jsonl", b"") for rank in range(3))), tmp_path)
 
 

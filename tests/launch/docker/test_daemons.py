@@ -114,7 +114,7 @@ def test_a_runtime_behind_tcp_gets_the_manifest_and_gives_the_results(ours, tmp_
     assert len((tmp_path / "events" / "rank-1.jsonl").read_text().splitlines()) == 52
     assert ran.log(1).startswith(b"said 0\nsaid 1\n")
     full = Mock(side_effect=OSError(28, "No space left on device"))
-    monkeypatch.setattr("suite.launch.docker.copying.take_bundle", full)
+    monkeypatch.setattr("suite.launch.docker.session.take_bundle", full)
     (tmp_path / "full").mkdir()
     outcome = run_container(launcher(connected), tmp_path / "full", 'event("start")').outcome
     assert outcome.status == "failed" and "could not be copied back" in outcome.failure.evidence[0]

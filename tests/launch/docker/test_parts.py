@@ -18,7 +18,6 @@ from requests.exceptions import ConnectionError as NoConnection
 
 from suite.launch.docker import connection
 from suite.launch.docker.conclude import conclude
-from suite.launch.docker.connection import chosen_host
 from suite.launch.docker.launcher import DockerLauncher
 from suite.launch.docker.offers import digest_in, find_image
 from suite.launch.docker.session import RUN_LABEL, SESSION_LABEL, is_dead, remove_orphans, this_driver
@@ -43,8 +42,7 @@ class TestWhoseAContainerIs:
         assert not is_dead(f"{boot}/{space}/{pid}/")
 
     def test_orphans_go_with_their_volumes_and_nobody_elses(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        dead, alive = f"{this_driver().rpartition('/')[0]}/1", this_driver()
-        before_boot = "earlier/1/1/1"
+        dead, alive, before_boot = f"{this_driver().rpartition('/')[0]}/1", this_driver(), "earlier/1/1/1"
         monkeypatch.setattr("psutil.boot_time", lambda: 1000.0)
         entries = {
             "dead": (dead, "running", 2000),
@@ -86,19 +84,19 @@ class TestWhichRuntimeIsMeant:
         self.config.write_text("{}")  # without it the SDK looks for contexts nowhere
 
     def test_docker_host_counts_before_contexts_and_these_before_the_usual_socket(self, monkeypatch):
-        assert chosen_host() == "unix:///var/run/docker.sock"
+        assert connection.chosen_host() == "unix:///var/run/docker.sock"
         self.config.write_text(json.dumps({"currentContext": "lab"}))
-        assert chosen_host() == "tcp://lab:2376"
+        assert connection.chosen_host() == "tcp://lab:2376"
         monkeypatch.setenv("DOCKER_HOST", "unix:///x.sock")
-        assert chosen_host() == "unix:///x.sock"
+        assert connection.chosen_host() == "unix:///x.sock"
         monkeypatch.delenv("DOCKER_HOST")
         monkeypatch.setenv("DOCKER_CONTEXT", "labb")
         with pytest.raises(UsageError, match="no Docker context 'labb'"):
-            chosen_host()
+            connection.chosen_host()
         monkeypatch.setenv("DOCKER_CONTEXT", "lab")
         next(self.config.parent.glob("contexts/meta/*/meta.json")).write_text("{")
         with pytest.raises(UsageError, match="the Docker context 'lab' cannot be read: "):
-            chosen_host()
+            connection.chosen_host()
 
     @pytest.mark.parametrize(
         ("place", "words"),
@@ -123,8 +121,7 @@ class TestWhichRuntimeIsMeant:
     )
     def test_what_a_runtime_reports_of_itself(self, version: dict, options: list, info: dict, expected: tuple) -> None:
         told = {"SecurityOptions": options, **info}
-        found = connection._connected(None, "unix:///x.sock", version, told, copy_back=False)
-        facts = found.facts
+        facts = connection._connected(None, "unix:///x.sock", version, told, copy_back=False).facts
         assert (facts.name, facts.rootless, facts.remapped) == expected
 
     @pytest.mark.parametrize("host", ["tcp://lab:port", "ssh://lab:99999", "tcp://[::1"])
@@ -133,10 +130,13 @@ class TestWhichRuntimeIsMeant:
         with pytest.raises(UsageError, match=r"no container runtime answers at .*: (Port|Invalid)"):
             connection.connect()
 
-    def test_a_runtime_too_old_for_gpus_is_refused(self) -> None:
+    def test_a_runtime_too_old_for_gpus_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("DOCKER_HOST", "unix:///x.sock")
+        runtime = Mock(version=Mock(side_effect=[{"ApiVersion": "1.39"}, {"ApiVersion": "1.40"}]), info=dict)
+        monkeypatch.setattr("docker.from_env", lambda timeout: Mock(api=runtime))
         with pytest.raises(UsageError, match=r"too old: its API is 1\.39, not 1\.40"):
-            connection._require_new_enough("h", {"ApiVersion": "1.39"})
-        connection._require_new_enough("h", {"ApiVersion": "1.40"})
+            connection.connect()
+        assert connection.connect().facts.api_version == "1.40"
 
 
 def test_a_runtime_may_be_restarted_at_every_call_that_begins_a_run(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from suite.launch.slurm.script import container_image
+from suite.launch.slurm.launcher import container_image
 from suite.launch.slurm.settings import SlurmSettings
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from suite.launch.classify import PATTERNS, strongest
-from suite.launch.slurm.output import SLURM_PATTERNS, Output, read_output, verdict
+from suite.launch.slurm.scheduler import SLURM_PATTERNS, read_output, verdict
 from suite.spec.layout import Layout
 
 TWO_NODES = Layout(nodes=2, devices_per_node=2, data=4)
@@ -23,13 +23,13 @@ def lines(*texts: str) -> list[bytes]:
     return [f"{text}\n".encode() for text in texts]
 
 
-def read(*texts: str) -> Output:
+def read(*texts: str) -> tuple:
     return read_output(lines(*texts), TWO_NODES, "torchrun")
 
 
 def test_each_tasks_lines_are_its_own_and_the_rest_is_slurms() -> None:
-    output = read("begin", "0: a", "1: b", "0: ", "1: 0: c", "7: of nobody")
-    assert [(stream.name, stream.lines, stream.ranks) for stream in output.streams] == [
+    streams, _, _ = read("begin", "0: a", "1: b", "0: ", "1: 0: c", "7: of nobody")
+    assert [(stream.name, stream.lines, stream.ranks) for stream in streams] == [
         ("node-0", lines("a", ""), (0, 1)),
         ("node-1", lines("b", "0: c"), (2, 3)),
         ("slurm", lines("begin", "7: of nobody"), ()),
@@ -38,9 +38,9 @@ def test_each_tasks_lines_are_its_own_and_the_rest_is_slurms() -> None:
 
 def test_tasks_that_are_ranks_are_named_so_and_their_numbers_may_be_padded() -> None:
     layout = Layout(nodes=2, devices_per_node=8, data=16)
-    output = read_output(lines(" 3: a", "12: b"), layout, "srun")
-    assert len(output.streams) == 17
-    found = {stream.name: stream.lines for stream in output.streams if stream.lines}
+    streams, _, _ = read_output(lines(" 3: a", "12: b"), layout, "srun")
+    assert len(streams) == 17
+    found = {stream.name: stream.lines for stream in streams if stream.lines}
     assert found == {"rank-3": lines("a"), "rank-12": lines("b")}
 
 
@@ -66,7 +66,7 @@ ONE_AFTER_ANOTHER = "srun: error: n2: task 1: Exited with exit code 1\nsrun: err
     ],
 )
 def test_what_srun_says_of_a_tasks_end_first_to_last_and_numbers_beyond_any_job(text, codes):
-    assert list(read(*text.splitlines()).exit_codes.items()) == list(codes.items())
+    assert list(read(*text.splitlines())[2].items()) == list(codes.items())
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_what_srun_says_of_a_tasks_end_first_to_last_and_numbers_beyond_any_job(
     ],
 )
 def test_why_slurm_itself_ended_a_job_and_by_what_that_is_proven(printed, word, kind):
-    found = verdict(read(*printed).own, word, "")
+    found = verdict(read(*printed)[1], word, "")
     assert (found and found.kind) == kind
     assert found is None or found.evidence
     if KILLED in printed:
@@ -98,7 +98,7 @@ def test_why_slurm_itself_ended_a_job_and_by_what_that_is_proven(printed, word, 
 
 def test_the_evidence_holds_slurms_reason_and_the_node_that_was_lost() -> None:
     """The line of the job's end names its first node, which may live."""
-    late, lost = verdict((), "TIMEOUT", "TimeLimit"), verdict(read(NODE_LOST, NODE_FAILED).own, "NODE_FAIL", "")
+    late, lost = verdict((), "TIMEOUT", "TimeLimit"), verdict(read(NODE_LOST, NODE_FAILED)[1], "NODE_FAIL", "")
     assert late is not None and late.evidence == ("Slurm's state of the job: TIMEOUT (TimeLimit)",)
     assert lost is not None and lost.evidence == ("Slurm's state of the job: NODE_FAIL", NODE_LOST)
 
@@ -127,4 +127,4 @@ def test_the_evidence_holds_slurms_reason_and_the_node_that_was_lost() -> None:
 )
 def test_a_line_proves_its_kind_and_no_other(line: str, kind: str | None) -> None:
     match = strongest([line], (*PATTERNS, *SLURM_PATTERNS), started=False)
-    assert (match and match.pattern.kind) == kind
+    assert (match and match[0].kind) == kind

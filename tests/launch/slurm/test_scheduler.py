@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from suite.launch.cluster.submission import Submission
-from suite.launch.slurm import client, output
+from suite.launch.slurm import client, scheduler
 from suite.launch.slurm.client import QueueEntry
 from suite.launch.slurm.scheduler import SlurmScheduler
 from suite.spec.base import UsageError
@@ -93,8 +93,8 @@ def test_what_is_no_job_of_slurm_is_not_asked_for(handed: Submission, job: str) 
 
 
 def test_an_output_of_any_length_is_kept_to_its_first_and_last_lines_and_every_event(monkeypatch, handed):
-    monkeypatch.setattr(output, "FIRST_BYTES", 100)
-    monkeypatch.setattr(output, "LAST_BYTES", 100)
+    monkeypatch.setattr(scheduler, "FIRST_BYTES", 100)
+    monkeypatch.setattr(scheduler, "LAST_BYTES", 100)
     queue(monkeypatch, "COMPLETED")
     lines = [f"0: line {number:03}\n" + "0: ::suite:: {}\n" * (number % 10 == 0) for number in range(100)]
     Path(f"{handed.scheduler['output']}-7.out").write_text("".join(lines))

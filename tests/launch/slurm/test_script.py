@@ -15,7 +15,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from suite.launch.job import Job, JobLimits, Mount
 from suite.launch.local import free_port
-from suite.launch.slurm.script import batch_script, sbatch_options
+from suite.launch.slurm.launcher import batch_script, sbatch_options
 from suite.launch.slurm.settings import SlurmSettings
 from suite.spec.base import UsageError
 from tests.launch.differences import differences
