@@ -12,8 +12,8 @@ from suite.conduct.cluster import standing as clusters
 from suite.conduct.cluster.cleaning import leftovers
 from suite.conduct.cluster.cleaning import remove as remove_files
 from suite.conduct.running.outcome_line import outcome_line
+from suite.launch.cluster.launcher import SchedulerState
 from suite.launch.cluster.registry import find_scheduler
-from suite.launch.cluster.scheduler import SchedulerState
 from suite.launch.cluster.submission import SMOKE, Submission
 from suite.spec.terminal import UsageError, printable, say, say_lines
 from suite.spec.typed import seconds

@@ -17,8 +17,7 @@ from suite.conduct.running.attic import put_back, set_aside
 from suite.conduct.running.execute import make_job
 from suite.conduct.running.provenance import driver_facts, origin_of
 from suite.conduct.running.state import state_of
-from suite.launch.cluster.launcher import ClusterLauncher, Document
-from suite.launch.cluster.scheduler import Unanswered
+from suite.launch.cluster.launcher import ClusterLauncher, Document, Unanswered
 from suite.launch.cluster.submission import FOLDER, Submission, read_submission, submission_path, write_submission
 from suite.launch.requests import held_back
 from suite.spec.base import UsageError

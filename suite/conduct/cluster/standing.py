@@ -14,8 +14,8 @@ from suite.bundle.manifest_file import parse_manifest
 from suite.bundle.record import Record
 from suite.bundle.store import Bundle, end_fields, failure_fields
 from suite.launch.cluster.ending import Transcript, read_streams, run_outcome
+from suite.launch.cluster.launcher import Gathered, SchedulerEnd, SchedulerState
 from suite.launch.cluster.registry import find_scheduler
-from suite.launch.cluster.scheduler import Gathered, SchedulerEnd, SchedulerState
 from suite.launch.cluster.submission import FOLDER, Submission, read_submission, submission_path, submissions
 from suite.launch.outcome import Outcome
 from suite.spec.base import UsageError

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from suite.launch.classify import PATTERNS, RankEnd, Report, RunEnd, classify
-from suite.launch.cluster.scheduler import Gathered, SchedulerEnd, Stream
+from suite.launch.cluster.launcher import Gathered, SchedulerEnd, Stream
 from suite.launch.outcome import Failure, Outcome
 from suite.launch.stream import EVENT_PREFIX, parse_event
 from suite.launch.traces import TAIL_BYTES, finite, iteration_of, parse_reports, phase_of, printable_lines

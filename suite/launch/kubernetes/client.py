@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from suite.launch.cluster.scheduler import Unanswered
+from suite.launch.cluster.launcher import Unanswered
 from suite.spec.base import UsageError
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, BinaryIO, NamedTuple
 
-from suite.launch.cluster.scheduler import Unanswered
+from suite.launch.cluster.launcher import Unanswered
 from suite.launch.cluster.submission import FOLDER
 from suite.launch.kubernetes.client import Cluster
 from suite.launch.kubernetes.pods import Pod

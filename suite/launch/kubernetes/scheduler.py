@@ -10,14 +10,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from suite.launch.cluster.scheduler import Gathered, Phase, SchedulerState, Stream
+from suite.launch.cluster.launcher import Gathered, Phase, SchedulerState, Stream
 from suite.launch.cluster.submission import Submission, replace_file
 from suite.launch.job import Job
 from suite.launch.kubernetes import kept
 from suite.launch.kubernetes.client import KINDS, Cluster, Refused, connect
-from suite.launch.kubernetes.diagnose import hopeless, scheduler_end
 from suite.launch.kubernetes.pod import ATTEMPT_LABEL, PATTERNS, RUN_LABEL, render_reader
-from suite.launch.kubernetes.pods import Pod, part, read_pod, read_pods, run_end, text
+from suite.launch.kubernetes.pods import Pod, hopeless, part, read_pod, read_pods, run_end, scheduler_end, text
 from suite.launch.kubernetes.settings import KubernetesSettings, object_name
 from suite.launch.stream import EVENT_PREFIX, parse_event
 from suite.launch.traces import iteration_of, phase_of

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from suite.launch.classify import CAUSE, Pattern
-from suite.launch.cluster.scheduler import Stream
+from suite.launch.cluster.launcher import Stream
 from suite.launch.outcome import Failure, FailureKind
 from suite.launch.processes import signed
 from suite.launch.stream import EVENT_PREFIX

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from suite.launch.cluster.scheduler import Gathered, Phase, SchedulerEnd, SchedulerState
+from suite.launch.cluster.launcher import Gathered, Phase, SchedulerEnd, SchedulerState
 from suite.launch.cluster.submission import Submission
 from suite.launch.job import Job
 from suite.launch.outcome import EndStatus
