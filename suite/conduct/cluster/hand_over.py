@@ -1,6 +1,5 @@
 """From a plan to a cluster, or to files for it: what is still to be done, one driver at a time."""
 
-import fcntl
 import os
 import secrets
 import time
@@ -10,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from suite.bundle.files import writing
+from suite.bundle.files import locked, writing
 from suite.conduct.cluster.machine import content_name, is_file
 from suite.conduct.cluster.standing import look
 from suite.conduct.running.attic import put_back, set_aside
@@ -181,12 +180,11 @@ def _locked(path: Path) -> int:
         with writing(path):
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
-                descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+                descriptor = locked(path, os.O_RDWR | os.O_CREAT, wait=True)
             except (FileNotFoundError, FileExistsError):
                 if os.path.lexists(path.parent) and not path.parent.is_dir():
                     raise
                 continue  # another driver has just taken its empty folder away
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
             with suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(descriptor), path.lstat()):
                     return descriptor
