@@ -40,15 +40,10 @@ class ToDo(NamedTuple):
 def to_do(manifests: Sequence[Manifest], root: Path, retry_failed: bool, also_rendered: bool = False) -> ToDo:
     """What of a plan no bundle and no cluster has yet. ``also_rendered``: ask for runs that were rendered here, which
     the user may have handed over. Raises UsageError when a cluster cannot be asked."""
-    others: dict[str, list[str]] = {"done": [], "failed": [], "under_way": [], "uncollected": []}
-    left = []
-    for manifest in manifests:
-        list_name = _list_of(root, manifest, retry_failed, also_rendered)
-        if list_name is None:
-            left.append(manifest)
-        else:
-            others[list_name].append(manifest.run.id)
-    return ToDo(tuple(left), others)
+    found = [(each, _list_of(root, each, retry_failed, also_rendered)) for each in manifests]
+    names = ("done", "failed", "under_way", "uncollected")
+    others = {name: [each.run.id for each, own in found if own == name] for name in names}
+    return ToDo(tuple(each for each, own in found if own is None), others)
 
 
 def _list_of(root: Path, manifest: Manifest, retry_failed: bool, also_rendered: bool) -> str | None:

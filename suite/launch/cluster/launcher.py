@@ -46,8 +46,7 @@ class Stream(NamedTuple):
 
     name: str  # of its log in the bundle: node-0, rank-3, slurm
     lines: Iterable[bytes]
-    #: ranks whose output it holds; empty for the scheduler's own
-    ranks: tuple[int, ...] = ()
+    ranks: tuple[int, ...] = ()  # whose output it holds; empty for the scheduler's own
 
 
 class SchedulerEnd(NamedTuple):
@@ -66,8 +65,7 @@ class Gathered(NamedTuple):
 
     streams: tuple[Stream, ...]
     end: SchedulerEnd
-    #: lines that the scheduler's own programs write and that say why a run failed
-    patterns: tuple[Pattern, ...] = ()
+    patterns: tuple[Pattern, ...] = ()  # lines of the scheduler's own programs that say why a run failed
 
 
 class Scheduler(Protocol):
@@ -81,9 +79,8 @@ class Scheduler(Protocol):
         """What environment.json says of where the job is to run, as far as it is known before the job starts."""
 
     def look(self, submission: Submission) -> SchedulerState:
-        """By its id, or by what ``ClusterLauncher.announced`` gave an attempt that has none yet. A run that the
-        scheduler has forgotten and whose output is there is over. Raises UsageError when the scheduler cannot be
-        asked."""
+        """By its id, or by what ``ClusterLauncher.announced`` gave an attempt without one. A run that is forgotten and
+        whose output is there is over. Raises UsageError when the scheduler cannot be asked."""
 
     def cancel(self, submission: Submission) -> None:
         """Ask for its end; nothing where it is over. Raises UsageError when it cannot be asked or refuses."""
@@ -93,8 +90,7 @@ class Scheduler(Protocol):
         named as its log in a bundle will be. Bounded. Raises UsageError when it cannot be asked for."""
 
     def keep(self, submission: Submission) -> None:
-        """Keep what the run has printed, where its cluster may cut or delete it; called while somebody waits for it.
-        Raises as ``printed``."""
+        """Keep what the run has printed, where its cluster may cut or delete it. Raises as ``printed``."""
 
     def files(self, submission: Submission) -> list[Path]:
         """What this machine keeps of the run, now or of earlier attempts, until its bundle is made."""
@@ -131,8 +127,8 @@ class Document(NamedTuple):
 
 
 class ClusterLauncher(ABC):
-    """One way to have a cluster run jobs; registered by name in ``registry``. An object holds what the user asked for
-    in one command. Modules of launchers are imported to print help: what is heavy is imported inside of functions."""
+    """One way to have a cluster run jobs; registered by name in ``registry``. An object holds what one command asked.
+    Modules of launchers are imported to print help: what is heavy is imported inside of functions."""
 
     name: ClassVar[str]
     #: who is asked where submitted runs are, whatever the options were
@@ -185,8 +181,8 @@ class ClusterLauncher(ABC):
     @abstractmethod
     def submit(self, document: Document, earlier: Sequence[Submission]) -> tuple[Submission, ...]:
         """Hand an announced document to the cluster; its submissions, with what the scheduler calls them. ``earlier``:
-        what was submitted of these runs before, for the scheduler to clear away. Raises UsageError, and leaves nothing
-        in the cluster, where it is refused; Unanswered where that cannot be told."""
+        of these runs, to be cleared away. Raises UsageError, and leaves nothing, where it is refused; Unanswered where
+        that cannot be told."""
 
     @abstractmethod
     def where(self, submission: Submission) -> str:

@@ -5,14 +5,10 @@ import logging
 import os
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from suite.launch.cluster.launcher import Unanswered
 from suite.spec.base import UsageError
-
-if TYPE_CHECKING:
-    from kubernetes.client import ApiClient, ApiException
-    from urllib3 import HTTPResponse
 
 ASK_SECONDS = (5, 30)  # to connect, to answer
 #: to connect to a log that is followed, and how long that may be silent; at once read of it
@@ -56,9 +52,9 @@ class Refused(UsageError):
 
 
 class Cluster:
-    """One namespace of a cluster. Every call raises UsageError with one line where it cannot be done."""
+    """One namespace of a cluster, by an ``ApiClient`` of it. Every call raises UsageError where it cannot be done."""
 
-    def __init__(self, api: "ApiClient", namespace: str) -> None:
+    def __init__(self, api: Any, namespace: str) -> None:
         self._api = api
         self.namespace = namespace
         self.server = str(api.configuration.host)
@@ -87,11 +83,9 @@ class Cluster:
     def log(
         self, pod: str, container: str, since: str | None = None, tail_lines: int | None = None, follows: bool = False
     ) -> Iterator[bytes]:
-        """What a container printed, piece by piece, each line behind its moment; nothing where it never started.
-
-        All of it, or what came from the second of ``since`` on, or so many last lines. With ``follows`` also what
-        comes, until the container ends or says nothing for a while, over what its node cuts meanwhile. Raises Refused
-        where its node cannot be asked, Unanswered where it breaks off.
+        """What a container printed, piece by piece, each line behind its moment; nothing where it never started. All of
+        it, or what came from the second of ``since`` on, or so many last lines. With ``follows`` also what comes, until
+        it ends or is silent for a while. Raises Refused where its node cannot be asked, Unanswered where it breaks off.
         """
         asked = {"sinceTime": since, "tailLines": tail_lines, "follow": "true" if follows else None}
         query = {"container": container, "timestamps": "true"} | {name: each for name, each in asked.items() if each}
@@ -109,8 +103,8 @@ class Cluster:
 
     def _answer(
         self, method: str, kind: str, name: str = "", seconds: tuple[float, float] = ASK_SECONDS, **given: Any
-    ) -> "HTTPResponse":
-        """An answer whose body is not read yet. ``given``: of the client, body and query_params."""
+    ) -> Any:
+        """An ``HTTPResponse`` whose body is not read yet. ``given``: of the client, body and query_params."""
         path = "/" + _WHERE[kind].format(namespace=self.namespace) + (f"/{name}" if name else "")
         return self._api.call_api(
             path,
@@ -194,7 +188,7 @@ def _api_errors(cluster: Cluster, call: str) -> Iterator[None]:
         raise Unanswered(f"the cluster at {cluster.server} does not answer: {_line(error)}") from error
 
 
-def _message(error: "ApiException") -> str:
+def _message(error: Any) -> str:
     try:
         answer = json.loads(error.body or "")["message"]
     except (ValueError, KeyError, TypeError):

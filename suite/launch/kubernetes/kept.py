@@ -213,8 +213,7 @@ def _last_line(path: Path, file: BinaryIO) -> bytes:
 
 
 def _since(last: bytes) -> str | None:
-    """The second before that of a line, as the API takes it: two streams of a container may come a moment out of
-    order."""
+    """The second before a line's, as the API takes it: two streams of a container may come a moment out of order."""
     moment = _moment(last)
     return None if moment is None else (moment[0] - timedelta(seconds=1)).isoformat().replace("+00:00", "Z")
 

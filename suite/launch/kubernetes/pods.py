@@ -20,10 +20,9 @@ _NUMBERS = (
     "volcano.sh/task-index",
 )
 _REPLICA_TYPE = "training.kubeflow.org/replica-type"
-#: of the number of a pod
-_MOST_DIGITS = 9
+_NUMBER = re.compile(r"\d{1,9}")
 #: what containerd says of a container that ended while it was away, and a kubelet of one that it no longer finds
-UNSEEN = ("Unknown", "ContainerStatusUnknown")
+_UNSEEN = ("Unknown", "ContainerStatusUnknown")
 #: conditions by which the objects of the variants say that a run is over
 _DONE = {"Complete": True, "Completed": True, "Succeeded": True, "Failed": False}
 _VOLCANO_ENDS = ("Completed", "Failed", "Aborted", "Terminated")
@@ -107,7 +106,7 @@ class Pod(NamedTuple):
     @property
     def is_unseen(self) -> bool:
         """Whether its exit code is a word for one that nobody knows."""
-        return text(self.ended(), "reason") in UNSEEN
+        return text(self.ended(), "reason") in _UNSEEN
 
     @property
     def statuses(self) -> list[dict[str, Any]]:
@@ -145,8 +144,7 @@ def read_pods(bodies: Iterable[Any]) -> list[Pod]:
 
 
 def run_end(run: Any) -> RunEnd | None:
-    """How the run ended as its Job, JobSet ... says; ``None`` while it goes on, or where there is no such object (any
-    more)."""
+    """How the run ended as its Job, JobSet ... says; ``None`` while it goes on, or where there is none (any more)."""
     kind = text(run, "kind")
     for condition in parts(run, "status", "conditions"):
         word = text(condition, "type")
@@ -170,16 +168,11 @@ def read_pod(body: Any) -> Pod:
     if not name or not containers or not text(containers[0], "name"):
         raise UsageError("the cluster's answer about the pods of the run holds what is no pod")
     role, phase = text(body, "metadata", "labels", ROLE_LABEL), text(body, "status", "phase")
-    return Pod(name, role or "node", _number(body), phase or "Unknown", body)
-
-
-def _number(body: dict[str, Any]) -> int:
     known = {**part(body, "metadata", "labels"), **part(body, "metadata", "annotations")}
-    for written in (text(known, key) for key in _NUMBERS):
-        if written.isdecimal() and len(written) <= _MOST_DIGITS:
-            # the master of a PyTorchJob is node 0, its workers count from 0 behind it
-            return int(written) + (text(known, _REPLICA_TYPE) == "worker")
-    return 0
+    numbers = [int(written) for written in (text(known, key) for key in _NUMBERS) if _NUMBER.fullmatch(written)]
+    # the master of a PyTorchJob is node 0, its workers count from 0 behind it
+    number = numbers[0] + (text(known, _REPLICA_TYPE) == "worker") if numbers else 0
+    return Pod(name, role or "node", number, phase or "Unknown", body)
 
 
 def sentence(reason: str, message: str) -> str:
@@ -304,7 +297,7 @@ def _of_container(pod: str, status: dict[str, Any]) -> Iterator[Finding]:
     container = f"{pod}: container {text(status, 'name')} ended"
     if text(ended, "reason") == "OOMKilled":
         yield Finding(0, "oom_host", f"{container} with OOMKilled, exit code {integer(ended, 'exitCode')}")
-    if text(ended, "reason") in UNSEEN:
+    if text(ended, "reason") in _UNSEEN:
         yield Finding(5, "rank_lost", f"{container} while its runtime was away ({text(ended, 'reason')})")
     for one in (part(status, "state", "waiting"), ended):
         reason, message = text(one, "reason"), text(one, "message")
@@ -317,10 +310,8 @@ def _of_container(pod: str, status: dict[str, Any]) -> Iterator[Finding]:
 
 
 def hopeless(pods: Sequence[Pod], now: float, warnings: Sequence[str] = ()) -> str | None:
-    """Why a run that is not over can never end well: an image that cannot be had. ``None`` while it may.
-
-    ``now``: Unix seconds. ``warnings``: as above; between two tries a pod itself does not say why the last one failed.
-    """
+    """Why a run that is not over can never end well: an image that cannot be had. ``None`` while it may. ``now``: Unix
+    seconds. ``warnings``: as above; between two tries a pod itself does not say why the last one failed."""
     for pod in pods:
         started = moment(text(pod.body, "status", "startTime"))
         waited = 0.0 if started is None else now - started
