@@ -127,7 +127,7 @@ class Document(NamedTuple):
 
 
 class ClusterLauncher(ABC):
-    """One way to have a cluster run jobs; registered by name in ``registry``. An object holds what one command asked.
+    """One way to have a cluster run jobs; registered by name in ``registry``. An object is of one command's options.
     Modules of launchers are imported to print help: what is heavy is imported inside of functions."""
 
     name: ClassVar[str]

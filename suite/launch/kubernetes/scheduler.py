@@ -92,7 +92,7 @@ class KubernetesScheduler:
                 f"{submission.run_id}: namespace {cluster.namespace} has a run of this name that another submission "
                 "made, and it is left alone; cancel it in the folder it was submitted from"
             )
-        _keep_each(kept.end_of_printed, cluster, read_pods(found.pods), submission)
+        _keep_each(kept.end_of_printed, cluster, read_pods(found.pods), _spool(submission))
         found = found._replace(given_up=state.hopeless is not None)
         replace_file(_spool(submission), json.dumps(found._asdict()))
         _delete(cluster, submission)
@@ -110,7 +110,7 @@ class KubernetesScheduler:
             )
         pods = read_pods(found.pods)
         if snapshot is None:
-            _keep_each(kept.end_of_printed, cluster, pods, submission, needed=settings.claim is None)
+            _keep_each(kept.end_of_printed, cluster, pods, spool, needed=settings.claim is None)
         # KubeRay takes its pods away when the job is over: that one is gone says nothing there
         nodes = 0 if settings.is_ray else job.nodes
         # also of pods that are gone, as a failed Job takes them along
@@ -143,7 +143,7 @@ class KubernetesScheduler:
     def _keep(self, submission: Submission) -> None:
         cluster = self._cluster(submission)
         started = [pod for pod in read_pods(_pods_of(cluster, submission)) if pod.phase != "Pending"]
-        _keep_each(kept.keep_printed, cluster, started, submission)
+        _keep_each(kept.keep_printed, cluster, started, _spool(submission))
 
     def files(self, submission: Submission) -> list[Path]:
         spool = _spool(submission)
@@ -173,17 +173,13 @@ def _ranks_of(stream: str, job: Job) -> tuple[int, ...]:
 
 
 def _keep_each(
-    keep: Callable[[Cluster, Path, Pod], None],
-    cluster: Cluster,
-    pods: list[Pod],
-    submission: Submission,
-    needed: bool = False,
+    keep: Callable[[Cluster, Path, Pod], None], cluster: Cluster, pods: list[Pod], spool: Path, needed: bool = False
 ) -> None:
     """Keep what pods have printed, also where the nodes of some are out of reach by now. Raises UsageError where a good
     run would be lost. ``needed``: nothing but the logs holds what the ranks measured."""
     for pod in pods:
         try:
-            keep(cluster, _spool(submission), pod)
+            keep(cluster, spool, pod)
         except Refused as error:
             if error.status < 500:
                 raise
