@@ -97,10 +97,7 @@ def write_documents(launcher: ClusterLauncher, documents: Sequence[Document], fo
 
 
 def hand_over(
-    launcher: ClusterLauncher,
-    document: Document,
-    root: Path,
-    on_taken: Callable[[ToDo], None] = lambda found: None,
+    launcher: ClusterLauncher, document: Document, root: Path, on_taken: Callable[[ToDo], None] = lambda found: None
 ) -> tuple[Submission, ...]:
     """Submit one document and write down where its runs are. Raises UsageError, and leaves nothing, when refused.
 

@@ -52,10 +52,7 @@ class Submission(Declaring):
         """One of the scheduler's facts. Raises UsageError where it is none of these types."""
         value = self.scheduler.get(name)
         if not isinstance(value, kinds):
-            raise UsageError(
-                f"{self.run_id}: its submission file has no usable {name}, by which {self.launcher} finds the run; "
-                "submit it once more"
-            )
+            raise UsageError(f"{self.run_id}: its submission file has no usable {name}; submit it once more")
         return value
 
     def with_scheduler(self, **facts: Any) -> "Submission":

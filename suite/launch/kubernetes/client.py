@@ -29,9 +29,7 @@ _WHERE = {
     "RayCluster": "apis/ray.io/v1/namespaces/{namespace}/rayclusters",
     "VolcanoJob": "apis/batch.volcano.sh/v1alpha1/namespaces/{namespace}/jobs",
 }
-#: what a run is made of
-KINDS = frozenset(_WHERE) - {"Pod", "Event", "ResourceQuota"}
-
+KINDS = frozenset(_WHERE) - {"Pod", "Event", "ResourceQuota"}  # what a run is made of
 #: what to do, by status and a word of the server's
 _ADVICE = (
     (401, "", "; log in again"),
@@ -124,9 +122,7 @@ def connect(context: str | None = None, namespace: str | None = None) -> Cluster
     try:
         from kubernetes import client, config
     except ImportError as error:
-        raise UsageError(
-            "the Kubernetes client is missing: install the extra with pip install 'rlhf-suite[kubernetes]'"
-        ) from error
+        raise UsageError("the Kubernetes client is missing: pip install 'rlhf-suite[kubernetes]'") from error
     import urllib3
     import yaml
 

@@ -58,17 +58,14 @@ def read_snapshot(path: Path) -> Snapshot | None:
 
 
 _STREAM = re.compile(r"[a-z0-9][a-z0-9.-]{0,252}")
-#: of one pod
-MOST_BYTES = 2 << 30
+MOST_BYTES = 2 << 30  # of one pod
 #: of the end of a file, in which its last line is looked for: a container runtime cuts lines at 16 KiB
 _TAIL_BYTES = 1 << 20
 #: how long a log may still be followed when its pod is over, and another driver may hold its file
 _END_SECONDS = 10.0
-#: answers that break off one after the other and bring nothing new
-MOST_BROKEN = 5
+MOST_BROKEN = 5  # answers that break off one after the other and bring nothing new
 _TOO_LONG = b"suite: the log goes on, and was not read any further\n"
-#: this process's, by file
-_FOLLOWERS: dict[Path, Thread] = {}
+_FOLLOWERS: dict[Path, Thread] = {}  # this process's, by file
 
 
 def keep_printed(cluster: Cluster, spool: Path, pod: Pod) -> None:

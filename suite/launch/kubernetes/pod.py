@@ -16,8 +16,7 @@ from suite.launch.kubernetes.settings import KubernetesSettings, Variant, litera
 from suite.spec.base import UsageError, worker_json
 from suite.spec.version import suite_version
 
-#: what ``suite.worker.ray_ranks`` reads
-RANKS_VARIABLE = "SUITE_RANKS"
+RANKS_VARIABLE = "SUITE_RANKS"  # what ``suite.worker.ray_ranks`` reads
 #: what the entry point says where it ends the run itself
 PATTERNS = (Pattern("timeout", CAUSE, r"^the ranks are ended: \d+ s are over"),)
 _SLOTS_PER_RANK, _LEAST_SLOTS, _NO_DEVICE = 16, 32, 1000
@@ -72,12 +71,10 @@ def submit_script(job: Job, name: str) -> str:
 
 
 RUN_LABEL, ROLE_LABEL, ATTEMPT_LABEL = "suite/run", "suite/role", "suite/attempt"
-#: user and group of the images
-USER = 1000
+USER = 1000  # and group, of the images
 _PLAIN_WORD = re.compile(r"[\w./+-]+")
 PORT = 29400
-#: Of a ConfigMap's values together; an API server refuses more.
-_MOST_BYTES = 1 << 20
+_MOST_BYTES = 1 << 20  # of a ConfigMap's values together; an API server refuses more
 _INDEX = "$(JOB_COMPLETION_INDEX)"
 
 

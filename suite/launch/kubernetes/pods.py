@@ -14,11 +14,7 @@ from suite.launch.processes import signed
 from suite.spec.base import UsageError
 
 #: annotation or label in which a scheduler writes the number of a pod among its own kind
-_NUMBERS = (
-    "batch.kubernetes.io/job-completion-index",
-    "training.kubeflow.org/replica-index",
-    "volcano.sh/task-index",
-)
+_NUMBERS = ("batch.kubernetes.io/job-completion-index", "training.kubeflow.org/replica-index", "volcano.sh/task-index")
 _REPLICA_TYPE = "training.kubeflow.org/replica-type"
 _NUMBER = re.compile(r"\d{1,9}")
 #: what containerd says of a container that ended while it was away, and a kubelet of one that it no longer finds

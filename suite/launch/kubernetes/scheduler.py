@@ -32,9 +32,7 @@ _NODE = re.compile(r"node-(\d{1,9})")
 
 class KubernetesScheduler:
     """See ``Scheduler``. A submission's scheduler facts: ``context``, ``server``, ``settings``, ``objects`` (kind and
-    name of each, the run last), ``attempt`` (the run's label), and ``spool``, a file of this machine for what is read
-    before the cluster forgets it.
-    """
+    name of each, the run last), ``attempt`` (the run's label), ``spool`` (a file here for what the cluster forgets)."""
 
     name = "kubernetes"
     #: An API server ends a request after a minute (its ``--request-timeout``), and shows at once what it took. Should
@@ -104,10 +102,8 @@ class KubernetesScheduler:
         snapshot = kept.read_snapshot(spool)
         found = snapshot or _ask(cluster, submission)
         if found.run is None and not found.pods and settings.claim is None:
-            raise UsageError(
-                f"{submission.run_id}: the cluster has forgotten the run and its logs (namespace "
-                f"{cluster.namespace}); nothing was kept on a claim either"
-            )
+            lost = f"the cluster has forgotten the run and its logs (namespace {cluster.namespace})"
+            raise UsageError(f"{submission.run_id}: {lost}; nothing was kept on a claim either")
         pods = read_pods(found.pods)
         if snapshot is None:
             _keep_each(kept.end_of_printed, cluster, pods, spool, needed=settings.claim is None)
