@@ -302,7 +302,7 @@ def _of_container(pod: str, status: dict[str, Any]) -> Iterator[Finding]:
             yield Finding(1, "image_pull", line)
         elif _CANNOT_START.search(reason):
             known = strongest([" ".join(message.split())], PATTERNS, started=False)
-            yield Finding(1, known.pattern.kind if known else "config", line)
+            yield Finding(1, known[0].kind if known else "config", line)
 
 
 def hopeless(pods: Sequence[Pod], now: float, warnings: Sequence[str] = ()) -> str | None:
