@@ -127,7 +127,7 @@ class Document(NamedTuple):
 
 
 class ClusterLauncher(ABC):
-    """One way to have a cluster run jobs; registered by name in ``registry``. An object is of one command's options.
+    """One way to have a cluster run jobs; registered by name in ``registry``. An object holds one command's options.
     Modules of launchers are imported to print help: what is heavy is imported inside of functions."""
 
     name: ClassVar[str]
@@ -181,8 +181,8 @@ class ClusterLauncher(ABC):
     @abstractmethod
     def submit(self, document: Document, earlier: Sequence[Submission]) -> tuple[Submission, ...]:
         """Hand an announced document to the cluster; its submissions, with what the scheduler calls them. ``earlier``:
-        of these runs, to be cleared away. Raises UsageError, and leaves nothing, where it is refused; Unanswered where
-        that cannot be told."""
+        attempts at these runs, to be cleared away. Raises UsageError, and leaves nothing, where it is refused;
+        Unanswered where that cannot be told."""
 
     @abstractmethod
     def where(self, submission: Submission) -> str:

@@ -216,7 +216,7 @@ def _since(last: bytes) -> str | None:
 
 
 def _new_lines(lines: list[bytes], last: bytes) -> list[bytes]:
-    """Those behind ``last``; where that was cut away, those that are not of an earlier moment."""
+    """Those behind ``last``; where that is not among them, those that are not of an earlier moment."""
     with suppress(ValueError):
         return lines[len(lines) - lines[::-1].index(last) :]
     before = _moment(last)
