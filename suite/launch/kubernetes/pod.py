@@ -28,11 +28,9 @@ def entry_point(job: Job) -> tuple[str, ...]:
 
 
 def pod_variables(job: Job) -> dict[str, str]:
-    """The variables of a Ray pod, which Ray hands to all processes of the trainer. Ray's own are as where a run starts
-    it itself."""
+    """The variables of a Ray pod, which Ray hands to all processes; its own are as where a run starts Ray itself."""
     # who reaches the pods' network reaches Ray, as before 2.60; a token would have to lie on every pod, unlike at home
-    own = {**worker_json("ray.json"), "RAY_AUTH_MODE": "disabled", RANKS_VARIABLE: ranks_text(job)}
-    variables = {**job.env, **own}
+    variables = {**job.env, **worker_json("ray.json"), "RAY_AUTH_MODE": "disabled", RANKS_VARIABLE: ranks_text(job)}
     if not job.device_count:
         # numbers that no driver knows: Ray hands them out as GPUs, and none of its processes finds one by them
         variables["CUDA_VISIBLE_DEVICES"] = ",".join(str(_NO_DEVICE + rank) for rank in range(job.ranks_per_node))
