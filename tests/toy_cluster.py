@@ -4,8 +4,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from suite.launch.cluster.launcher import ClusterLauncher, Document, NodeSetup
-from suite.launch.cluster.scheduler import Gathered, Phase, SchedulerEnd, SchedulerState, Stream
+from suite.launch.cluster.launcher import (
+    ClusterLauncher,
+    Document,
+    Gathered,
+    NodeSetup,
+    Phase,
+    SchedulerEnd,
+    SchedulerState,
+    Stream,
+)
 from suite.launch.cluster.submission import Submission
 from suite.launch.job import Job, Site
 from suite.spec.base import Frozen, UsageError

@@ -9,11 +9,9 @@ from suite.cli.command import argument, command, flag, option, submitted_runs
 from suite.cli.output import DONE, RUN_FAILED, agreed, answer, is_json, without_collector
 from suite.cli.submit import tell_network
 from suite.conduct.cluster import standing as clusters
-from suite.conduct.cluster.cleaning import leftovers
-from suite.conduct.cluster.cleaning import remove as remove_files
 from suite.conduct.running.outcome_line import outcome_line
+from suite.launch.cluster.launcher import SchedulerState
 from suite.launch.cluster.registry import find_scheduler
-from suite.launch.cluster.scheduler import SchedulerState
 from suite.launch.cluster.submission import SMOKE, Submission
 from suite.spec.terminal import UsageError, printable, say, say_lines
 from suite.spec.typed import seconds
@@ -124,7 +122,7 @@ def clean(
 
     What was not collected stays, and so does a run whose bundle is damaged or older than its last submission.
     """
-    found = leftovers(runs, None if older_than is None else seconds("--older-than", older_than))
+    found = clusters.leftovers(runs, None if older_than is None else seconds("--older-than", older_than))
     total = sum(each.bytes for each in found.removable)
     if not is_json():
         lines = [f"{one.run_id}: {len(one.files)} files, {one.bytes / 2**20:.1f} MiB" for one in found.removable]
@@ -135,6 +133,6 @@ def clean(
     removed = bool(found.removable) and not dry_run
     removed = removed and agreed(f"remove {files} files, {total / 2**20:.1f} MiB?", yes)
     for each in found.removable if removed else ():
-        remove_files(each)
+        clusters.remove_files(each)
     done = [f"removed {total / 2**20:.1f} MiB of {len(found.removable)} runs"] if removed else []
     answer({**found.model_dump(mode="json"), "bytes": total, "removed": removed}, done)

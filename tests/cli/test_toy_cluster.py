@@ -11,8 +11,8 @@ from click.testing import Result
 
 import suite.cli
 from suite.bundle.store import Bundle
+from suite.launch.cluster.launcher import SchedulerState
 from suite.launch.cluster.registry import CLUSTER_LAUNCHERS, find_launcher
-from suite.launch.cluster.scheduler import SchedulerState
 from suite.launch.cluster.submission import Submission, submissions
 from suite.spec.base import UsageError
 from tests import toy_cluster

@@ -9,11 +9,10 @@ from typing import Any
 
 from suite.bundle.files import parse_object
 from suite.launch.cluster.ending import read_streams
-from suite.launch.cluster.scheduler import Stream, Unanswered
+from suite.launch.cluster.launcher import Stream, Unanswered
 from suite.launch.cluster.submission import read_submission
-from suite.launch.kubernetes.diagnose import scheduler_end
 from suite.launch.kubernetes.kept import whole_log
-from suite.launch.kubernetes.pods import Pod, read_pods, readable, run_end
+from suite.launch.kubernetes.pods import Pod, read_pods, readable, run_end, scheduler_end
 from suite.launch.slurm import client
 from suite.launch.slurm.scheduler import read_output, verdict
 from suite.launch.stream import EventStream

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 from suite.bundle.files import DamagedBundle
 from suite.cli.options.options_file import read_site
 from suite.images.inside import read_stack
-from suite.launch.cluster.scheduler import Unanswered
+from suite.launch.cluster.launcher import Unanswered
 from suite.spec.base import UsageError
 from suite.spec.foreign import Unreadable
 from suite.spec.shape_file import load_shape

@@ -46,7 +46,7 @@ def write(image: Path) -> StackFile:
 
 
 def machine(image: Path | str, **changes: Any) -> ClusterMachine:
-    body = {"device": "cuda", "gpu": None, "python": "python", "image": str(image), "ranks": 8, "stack": {}}
+    body = {"device": "cuda", "gpu": None, "python": "python", "image": str(image), "max_ranks": 8, "given": {}}
     return cluster_machine(**{**body, **changes})
 
 
@@ -56,7 +56,7 @@ def test_a_trainer_is_planned_by_the_file_beside_its_image(image: Path) -> None:
     assert write(image) == read_stack(beside(image))
     found = machine(image).stacks(["trlx-nemo"])["trlx-nemo"]
     assert found == {"nemo_toolkit": "1.17.0", **{name: NEMO[name] for name in NEMO if name != "nemo-toolkit"}}
-    typed = machine(image, stack={"torch": "2"}).stacks(["trlx-nemo"])["trlx-nemo"]
+    typed = machine(image, given={"torch": "2"}).stacks(["trlx-nemo"])["trlx-nemo"]
     assert typed["torch"] == "2", "what is typed wins"
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from kubernetes.client import CoreV1Api
 
-from suite.launch.cluster.scheduler import Unanswered
+from suite.launch.cluster.launcher import Unanswered
 from suite.launch.kubernetes.client import Cluster, Refused
 
 INDEX = "batch.kubernetes.io/job-completion-index"

@@ -19,7 +19,6 @@ import pytest
 
 from suite.bundle.store import Bundle
 from suite.launch.cluster.submission import submissions
-from suite.launch.kubernetes import diagnose
 from suite.launch.kubernetes.pod import RUN_LABEL, run_labels
 from tests.kubernetes_server.controllers import Controllers
 from tests.kubernetes_server.field import Field, quick_looks
@@ -152,7 +151,7 @@ def empty_registry(folder: Path) -> Iterator[str]:
 
 @pytest.mark.thorough
 def test_an_image_that_no_registry_has_ends_the_run_before_its_deadline_of_an_hour(pods, node, tmp_path, monkeypatch):
-    monkeypatch.setattr(diagnose, "_SOME_TRIES_SECONDS", 15.0)
+    monkeypatch.setattr("suite.launch.kubernetes.pods._SOME_TRIES_SECONDS", 15.0)
     (tmp_path / "none").mkdir()
     with empty_registry(tmp_path / "none") as registry:
         image = f"{registry}/lab/suite-engines@sha256:{'5' * 64}"

@@ -154,9 +154,9 @@ class Nodes:
             gpu=self.gpu,
             python=self.interpreter(),
             image=self.image,
-            stack=pairs("--stack", [text for text in self.stack or () if "=" in text]),
+            given=pairs("--stack", [text for text in self.stack or () if "=" in text]),
             stack_file=files[-1] if files else None,
-            ranks=max(self.counts or (1,)) * (self.gpus_per_node or DEFAULT_GPUS_PER_NODE),
+            max_ranks=max(self.counts or (1,)) * (self.gpus_per_node or DEFAULT_GPUS_PER_NODE),
             variables=measured_with(self.variables()),
             manner=launcher.manner,
         )

@@ -1,6 +1,5 @@
 """From a plan to a cluster, or to files for it: what is still to be done, one driver at a time."""
 
-import fcntl
 import os
 import secrets
 import time
@@ -10,15 +9,14 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from suite.bundle.files import writing
+from suite.bundle.files import locked, writing
 from suite.conduct.cluster.machine import content_name, is_file
 from suite.conduct.cluster.standing import look
 from suite.conduct.running.attic import put_back, set_aside
 from suite.conduct.running.execute import make_job
 from suite.conduct.running.provenance import driver_facts, origin_of
 from suite.conduct.running.state import state_of
-from suite.launch.cluster.launcher import ClusterLauncher, Document
-from suite.launch.cluster.scheduler import Unanswered
+from suite.launch.cluster.launcher import ClusterLauncher, Document, Unanswered
 from suite.launch.cluster.submission import FOLDER, Submission, read_submission, submission_path, write_submission
 from suite.launch.requests import held_back
 from suite.spec.base import UsageError
@@ -42,15 +40,10 @@ class ToDo(NamedTuple):
 def to_do(manifests: Sequence[Manifest], root: Path, retry_failed: bool, also_rendered: bool = False) -> ToDo:
     """What of a plan no bundle and no cluster has yet. ``also_rendered``: ask for runs that were rendered here, which
     the user may have handed over. Raises UsageError when a cluster cannot be asked."""
-    others: dict[str, list[str]] = {"done": [], "failed": [], "under_way": [], "uncollected": []}
-    left = []
-    for manifest in manifests:
-        list_name = _list_of(root, manifest, retry_failed, also_rendered)
-        if list_name is None:
-            left.append(manifest)
-        else:
-            others[list_name].append(manifest.run.id)
-    return ToDo(tuple(left), others)
+    found = [(each, _list_of(root, each, retry_failed, also_rendered)) for each in manifests]
+    names = ("done", "failed", "under_way", "uncollected")
+    others = {name: [each.run.id for each, own in found if own == name] for name in names}
+    return ToDo(tuple(each for each, own in found if own is None), others)
 
 
 def _list_of(root: Path, manifest: Manifest, retry_failed: bool, also_rendered: bool) -> str | None:
@@ -104,10 +97,7 @@ def write_documents(launcher: ClusterLauncher, documents: Sequence[Document], fo
 
 
 def hand_over(
-    launcher: ClusterLauncher,
-    document: Document,
-    root: Path,
-    on_taken: Callable[[ToDo], None] = lambda found: None,
+    launcher: ClusterLauncher, document: Document, root: Path, on_taken: Callable[[ToDo], None] = lambda found: None
 ) -> tuple[Submission, ...]:
     """Submit one document and write down where its runs are. Raises UsageError, and leaves nothing, when refused.
 
@@ -182,12 +172,11 @@ def _locked(path: Path) -> int:
         with writing(path):
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
-                descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+                descriptor = locked(path, os.O_RDWR | os.O_CREAT, wait=True)
             except (FileNotFoundError, FileExistsError):
                 if os.path.lexists(path.parent) and not path.parent.is_dir():
                     raise
                 continue  # another driver has just taken its empty folder away
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
             with suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(descriptor), path.lstat()):
                     return descriptor

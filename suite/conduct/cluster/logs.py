@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from suite.bundle.store import Bundle
+from suite.conduct.cluster.standing import standing
+from suite.launch.cluster.launcher import SchedulerState
 from suite.launch.cluster.registry import find_scheduler
 from suite.launch.cluster.submission import read_submission, submission_path, submitted_ids
 from suite.launch.stream import natural, read_on
@@ -17,8 +19,6 @@ POLL_SECONDS = 1.0
 Show = Callable[[str, list[bytes]], None]
 #: by stream, what came since the last call with this place; at first so many last lines
 Read = Callable[[dict[str, Any], int], list[tuple[str, list[bytes]]]]
-#: whether more may come, and how far the run is in a few words
-State = Callable[[], tuple[bool, str]]
 
 
 def follow_log(root: Path, run: str, lines: int, follow: bool, show: Show, tell: Callable[[str], None]) -> None:
@@ -29,31 +29,25 @@ def follow_log(root: Path, run: str, lines: int, follow: bool, show: Show, tell:
     before = ""
     while True:
         # asked first: what is printed between the last look and the end is then still read
-        more, word = state()
-        if word != before:
-            tell(word)
-            before = word
+        now = state()
+        if now.line != before:
+            tell(now.line)
+            before = now.line
         for stream, found in read(place, lines):
             show(stream, found)
-        if not (follow and more):
+        if not (follow and now.is_under_way):
             return
         time.sleep(POLL_SECONDS)
 
 
-def _log_of(root: Path, run: str) -> tuple[Read, State]:
+def _log_of(root: Path, run: str) -> tuple[Read, Callable[[], SchedulerState]]:
     bundle = next((Bundle(path) for path in (root / run, Path(run)) if (path / "manifest.json").exists()), None)
     if bundle is not None:
-        return partial(_of_bundle, bundle.path), lambda: (bundle.running(), "")
+        read = partial(_of_bundle, bundle.path)
+        return read, lambda: SchedulerState(phase="running" if bundle.running() else "over", word="")
     if submission_path(root, run).exists():
-        from suite.conduct.cluster.standing import standing
-
         submission = read_submission(submission_path(root, run))
-
-        def state() -> tuple[bool, str]:
-            now = standing(root, submission)
-            return now.is_under_way, now.line
-
-        return partial(find_scheduler(submission.launcher).printed, submission), state
+        return partial(find_scheduler(submission.launcher).printed, submission), partial(standing, root, submission)
     near = nearest(run, known_runs(root))
     raise UsageError(f"there is no run {run!r} in {root}{near}: neither a bundle nor submitted from it")
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -114,20 +114,11 @@ class ClusterMachine(Machine):
 
 
 def cluster_machine(
-    *,
-    device: Literal["cpu", "cuda"],
-    gpu: str | None,
-    python: str,
-    image: str | None,
-    stack: Mapping[str, str],
-    ranks: int,
-    variables: Mapping[str, str] | None = None,
-    manner: tuple[str, ...] = (),
-    stack_file: Path | None = None,
+    *, device: Literal["cpu", "cuda"], gpu: str | None, image: str | None, stack_file: Path | None = None, **fields: Any
 ) -> ClusterMachine:
     """``gpu``: a device of the catalogue, by name or by enough of its words. ``stack_file``: what the image holds, as
-    `suite images stack` writes it; beside an image file it is found. Raises UsageError for an unknown device, and for
-    files that cannot be read or do not belong together."""
+    `suite images stack` writes it; beside an image file it is found. ``fields``: the others of a machine. Raises
+    UsageError for an unknown device, and for files that cannot be read or do not belong together."""
     found = None if gpu is None else find_device(gpu)
     if gpu is not None and found is None:
         from suite.planner.ask import named_device
@@ -135,18 +126,14 @@ def cluster_machine(
         found = named_device(gpu)[0]
     image_name = None if image is None else content_name(image)
     return ClusterMachine(
-        python=python,
         device=device,
-        max_ranks=ranks,
         device_memory_bytes=found.memory_bytes if found else None,
         device_name=found.name if found else None,
         threads_per_rank=USUAL_THREADS if device == "cuda" else 1,
         image=image,
         image_name=image_name,
-        given=dict(stack),
         told=_told(image, image_name, stack_file),
-        variables=dict(variables or {}),
-        manner=manner,
+        **fields,
     )
 
 

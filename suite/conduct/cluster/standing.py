@@ -1,4 +1,4 @@
-"""Runs that were submitted to clusters: how far they are, waiting for them, and making their bundles."""
+"""Runs that were submitted to clusters: how far they are, waiting for them, making their bundles, and what is left."""
 
 import os
 import time
@@ -12,13 +12,13 @@ from suite.bundle.event_fields import is_moment
 from suite.bundle.files import writing
 from suite.bundle.manifest_file import parse_manifest
 from suite.bundle.record import Record
-from suite.bundle.store import Bundle, end_fields, failure_fields
+from suite.bundle.store import Bundle, DamagedBundle, end_fields, failure_fields
 from suite.launch.cluster.ending import Transcript, read_streams, run_outcome
+from suite.launch.cluster.launcher import Gathered, SchedulerEnd, SchedulerState
 from suite.launch.cluster.registry import find_scheduler
-from suite.launch.cluster.scheduler import Gathered, SchedulerEnd, SchedulerState
 from suite.launch.cluster.submission import FOLDER, Submission, read_submission, submission_path, submissions
 from suite.launch.outcome import Outcome
-from suite.spec.base import UsageError
+from suite.spec.base import Frozen, UsageError
 from suite.spec.terminal import note
 
 #: between two looks at a run; the first ones come sooner
@@ -177,3 +177,59 @@ def _write_driver(bundle: Bundle, submission: Submission, gathered: Gathered, ou
         if failure is not None:
             log.write("failure", time=ended, **failure_fields(failure))
         log.write("end", time=ended, **end_fields(outcome, submission.job.ranks))
+
+
+class Leftover(Frozen):
+    """What the results folder keeps of a run besides its bundle."""
+
+    run_id: str
+    files: tuple[str, ...]
+    bytes: int
+
+
+class Cleaning(Frozen):
+    """What can be removed, and why the rest stays."""
+
+    removable: tuple[Leftover, ...]
+    kept: dict[str, str]
+
+
+def leftovers(root: Path, older_than: float | None = None) -> Cleaning:
+    """Submissions and outputs of runs that are whole and ended ``older_than`` seconds ago. Raises UsageError."""
+    found, kept = [], {}
+    for submission in submissions(root):
+        why = _needed(root, submission, older_than)
+        if why is not None:
+            kept[submission.run_id] = why
+            continue
+        files = [*find_scheduler(submission.launcher).files(submission), submission_path(root, submission.run_id)]
+        sizes = {path: path.stat().st_size for path in files if path.is_file() and not path.is_symlink()}
+        found.append(Leftover(run_id=submission.run_id, files=tuple(map(str, sizes)), bytes=sum(sizes.values())))
+    return Cleaning(removable=tuple(found), kept=kept)
+
+
+def remove_files(leftover: Leftover) -> None:
+    """The output first, then the submission by which it is found. Raises UsageError."""
+    for name in leftover.files:
+        with writing(Path(name)):
+            Path(name).unlink(missing_ok=True)
+
+
+def _needed(root: Path, submission: Submission, older_than: float | None) -> str | None:
+    """Why a run's files stay; ``None`` where its bundle holds all that they told."""
+    bundle = Bundle(root / submission.run_id)
+    if not bundle.path.exists():
+        return "not collected"
+    try:
+        manifest, record = bundle.manifest(), bundle.record()
+        if bundle.running():
+            return "its bundle is being written"
+    except DamagedBundle as error:
+        return f"its bundle cannot be trusted: {error}"
+    if record is None or (manifest.hash, record.run.launcher) != (submission.manifest.hash, submission.launcher):
+        return "its bundle has no record yet, or is of another manifest or launcher"
+    if submission.submitted is not None and (record.run.ended or 0.0) < submission.submitted:
+        return "it was submitted again since"
+    if older_than is not None and time.time() - (record.run.ended or 0.0) < older_than:
+        return "too young"
+    return None

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from suite.launch.classify import PATTERNS, RankEnd, Report, RunEnd, classify
-from suite.launch.cluster.scheduler import Gathered, SchedulerEnd, Stream
+from suite.launch.cluster.launcher import Gathered, SchedulerEnd, Stream
 from suite.launch.outcome import Failure, Outcome
 from suite.launch.stream import EVENT_PREFIX, parse_event
 from suite.launch.traces import TAIL_BYTES, finite, iteration_of, parse_reports, phase_of, printable_lines
@@ -19,14 +19,10 @@ from suite.launch.traces import TAIL_BYTES, finite, iteration_of, parse_reports,
 class Transcript:
     """What the streams of a run hold, put in order."""
 
-    #: rank -> its events from seq 0 on without a gap, each a line as the rank wrote it
-    events: dict[int, list[bytes]] = field(default_factory=dict)
-    #: stream -> every line that is no event
-    logs: dict[str, list[bytes]] = field(default_factory=dict)
-    #: events of whoever started the ranks, in order of arrival
-    own: list[dict[str, Any]] = field(default_factory=list)
-    #: what is missing or was left out, one line each
-    notes: list[str] = field(default_factory=list)
+    events: dict[int, list[bytes]] = field(default_factory=dict)  # rank -> its events as it wrote them, without a gap
+    logs: dict[str, list[bytes]] = field(default_factory=dict)  # stream -> every line that is no event
+    own: list[dict[str, Any]] = field(default_factory=list)  # events of whoever started the ranks, as they came
+    notes: list[str] = field(default_factory=list)  # what is missing or was left out, one line each
 
 
 def read_streams(streams: Iterable[Stream], ranks: int) -> Transcript:
@@ -201,8 +197,7 @@ def _rank_ends(
     ranks_seen: dict[int, _Rank], rows: dict[int, FailedRank], streams: tuple[Stream, ...], end: SchedulerEnd
 ) -> Iterator[RankEnd]:
     """What is known of each rank. Its code is of its own events, else of torchrun, else of the scheduler where its task
-    is one rank; and its own unless the scheduler ended the job, or torchrun or the scheduler ended the rank because
-    another had failed."""
+    is one rank; it counts unless the scheduler ended the job, or the rank was ended because another had failed."""
     tasks = {stream.ranks[0]: end.exit_codes.get(stream.name) for stream in streams if len(stream.ranks) == 1}
     first_to_end = next(iter(end.exit_codes), None)  # a scheduler signals those that are left then
     first = next((stream.ranks for stream in streams if stream.name == first_to_end), ())

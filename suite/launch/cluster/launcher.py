@@ -1,16 +1,103 @@
-"""What a cluster launcher brings. The commands, and all that is done with bundles, know no more of it than this."""
+"""What a cluster launcher brings, and what a cluster's scheduler can be asked. The commands, and all that is done with
+bundles, know no more of a cluster than this."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from shlex import quote
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
-from suite.launch.cluster.scheduler import Scheduler
+from pydantic import Field
+
+from suite.launch.classify import Pattern
 from suite.launch.cluster.submission import Submission
-from suite.launch.job import Mount, Site
-from suite.spec.base import digest
+from suite.launch.job import Job, Mount, Site
+from suite.launch.outcome import EndStatus, Failure
+from suite.spec.base import Frozen, UsageError, digest
 from suite.spec.manifest import Manifest
+
+#: ``over``: nothing of it runs any more. ``gone``: the scheduler does not know it (any more). ``unknown``: not asked.
+Phase = Literal["pending", "running", "over", "gone", "unknown"]
+
+
+class Unanswered(UsageError):
+    """A cluster was given a run and did not answer: whether it took it is to be found out."""
+
+
+class SchedulerState(Frozen):
+    """How far a submitted run is, in the scheduler's own words."""
+
+    phase: Phase
+    word: str = Field(description="the scheduler's state, e.g. PENDING, Running, OUT_OF_MEMORY")
+    detail: str = Field(default="", description="why it waits or ended, where, in one line")
+    hopeless: str | None = Field(default=None, description="why a run that is not over can never end well")
+
+    @property
+    def is_under_way(self) -> bool:
+        return self.phase in ("pending", "running")
+
+    @property
+    def line(self) -> str:
+        return f"{self.word} {self.detail}".rstrip()
+
+
+class Stream(NamedTuple):
+    """One output of the run, line by line, without what a log collector puts before each line."""
+
+    name: str  # of its log in the bundle: node-0, rank-3, slurm
+    lines: Iterable[bytes]
+    ranks: tuple[int, ...] = ()  # whose output it holds; empty for the scheduler's own
+
+
+class SchedulerEnd(NamedTuple):
+    """What the scheduler itself says of a run's end."""
+
+    status: EndStatus | None  # null: the scheduler does not know any more, the output must tell
+    verdict: Failure | None = None  # why, where the scheduler knows: OOM kill, time limit, eviction
+    proven: bool = False  # the verdict explains the end by itself, as an OOM kill does, whatever ranks then say
+    exit_codes: Mapping[str, int] = {}  # by name of stream, first to end first; negative: signal
+    started: float | None = None  # Unix seconds; null: it never ran, or nobody knows
+    ended: float | None = None
+
+
+class Gathered(NamedTuple):
+    """All that came back from the cluster."""
+
+    streams: tuple[Stream, ...]
+    end: SchedulerEnd
+    patterns: tuple[Pattern, ...] = ()  # lines of the scheduler's own programs that say why a run failed
+
+
+class Scheduler(Protocol):
+    """One way to have a cluster run jobs."""
+
+    name: str
+    #: a cluster that was given a run and does not know it after so long did not take it: its own limits are shorter
+    settle_seconds: float
+
+    def facts(self, job: Job) -> dict[str, Any]:
+        """What environment.json says of where the job is to run, as far as it is known before the job starts."""
+
+    def look(self, submission: Submission) -> SchedulerState:
+        """By its id, or by what ``ClusterLauncher.announced`` gave an attempt without one. A run that is forgotten and
+        whose output is there is over. Raises UsageError when the scheduler cannot be asked."""
+
+    def cancel(self, submission: Submission) -> None:
+        """Ask for its end; nothing where it is over. Raises UsageError when it cannot be asked or refuses."""
+
+    def printed(self, submission: Submission, place: dict[str, Any], lines: int) -> list[tuple[str, list[bytes]]]:
+        """What the run has printed since the last call with this ``place``, at first its last ``lines``; by stream,
+        named as its log in a bundle will be. Bounded. Raises UsageError when it cannot be asked for."""
+
+    def keep(self, submission: Submission) -> None:
+        """Keep what the run has printed, where its cluster may cut or delete it. Raises as ``printed``."""
+
+    def files(self, submission: Submission) -> list[Path]:
+        """What this machine keeps of the run, now or of earlier attempts, until its bundle is made."""
+
+    def gather(self, submission: Submission) -> Gathered:
+        """What a run that is over left behind. Raises UsageError when there is nothing to gather."""
+
 
 #: With it every rank's events are in the output, which is all that is sure to come back from a cluster.
 EVENTS_ON_OUTPUT = {"SUITE_EVENTS_ON_STDOUT": "all"}
@@ -40,8 +127,8 @@ class Document(NamedTuple):
 
 
 class ClusterLauncher(ABC):
-    """One way to have a cluster run jobs; registered by name in ``registry``. An object holds what the user asked for
-    in one command. Modules of launchers are imported to print help: what is heavy is imported inside of functions."""
+    """One way to have a cluster run jobs; registered by name in ``registry``. An object holds one command's options.
+    Modules of launchers are imported to print help: what is heavy is imported inside of functions."""
 
     name: ClassVar[str]
     #: who is asked where submitted runs are, whatever the options were
@@ -94,8 +181,8 @@ class ClusterLauncher(ABC):
     @abstractmethod
     def submit(self, document: Document, earlier: Sequence[Submission]) -> tuple[Submission, ...]:
         """Hand an announced document to the cluster; its submissions, with what the scheduler calls them. ``earlier``:
-        what was submitted of these runs before, for the scheduler to clear away. Raises UsageError, and leaves nothing
-        in the cluster, where it is refused; Unanswered where that cannot be told."""
+        attempts at these runs, to be cleared away. Raises UsageError, and leaves nothing, where it is refused;
+        Unanswered where that cannot be told."""
 
     @abstractmethod
     def where(self, submission: Submission) -> str:

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 from suite.spec.terminal import UsageError
 
 if TYPE_CHECKING:
-    from suite.launch.cluster.launcher import ClusterLauncher
-    from suite.launch.cluster.scheduler import Scheduler
+    from suite.launch.cluster.launcher import ClusterLauncher, Scheduler
 
 #: name -> module:class, in the order in which the commands show them
 CLUSTER_LAUNCHERS = {

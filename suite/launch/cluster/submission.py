@@ -21,8 +21,6 @@ from suite.spec.schema_files import not_read
 SUBMISSION_SCHEMA: Literal["suite/submission/1"] = "suite/submission/1"
 #: Folder below a results folder; hidden, so that no report looks for bundles in it.
 FOLDER = ".submitted"
-#: Facts of schedulers that are paths of files of this machine, which lie beside the submission's own.
-FILES = ("output", "spool")
 #: Results folder of first, short runs below a results folder; hidden likewise.
 SMOKE = ".smoke"
 
@@ -54,10 +52,7 @@ class Submission(Declaring):
         """One of the scheduler's facts. Raises UsageError where it is none of these types."""
         value = self.scheduler.get(name)
         if not isinstance(value, kinds):
-            raise UsageError(
-                f"{self.run_id}: its submission file has no usable {name}, by which {self.launcher} finds the run; "
-                "submit it once more"
-            )
+            raise UsageError(f"{self.run_id}: its submission file has no usable {name}; submit it once more")
         return value
 
     def with_scheduler(self, **facts: Any) -> "Submission":
@@ -118,15 +113,13 @@ def read_submission(path: Path) -> Submission:
 
 
 def _of_here(found: Submission, path: Path) -> Submission:
-    """With files beside its own wherever it says that they are: the folder may have been moved, or made up.
-
-    Raises ValueError where it is of another run than the one that its file is named after.
-    """
+    """With files beside its own wherever it says that they are: the folder may have been moved, or made up. Raises
+    ValueError where it is of another run than the one that its file is named after."""
     for run_id in (found.run_id, found.job.name):
         if run_id != path.stem or not SAFE_ID.fullmatch(run_id):
             raise ValueError(f"it is of {ascii(run_id)[:90]}")
     moved = {}
-    for name in FILES:
+    for name in ("output", "spool"):
         if isinstance(place := found.scheduler.get(name), str):
             last = os.path.basename(place)
             if last in ("", ".", "..") or "\0" in last:

@@ -5,14 +5,10 @@ import logging
 import os
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from suite.launch.cluster.scheduler import Unanswered
+from suite.launch.cluster.launcher import Unanswered
 from suite.spec.base import UsageError
-
-if TYPE_CHECKING:
-    from kubernetes.client import ApiClient, ApiException
-    from urllib3 import HTTPResponse
 
 ASK_SECONDS = (5, 30)  # to connect, to answer
 #: to connect to a log that is followed, and how long that may be silent; at once read of it
@@ -33,9 +29,7 @@ _WHERE = {
     "RayCluster": "apis/ray.io/v1/namespaces/{namespace}/rayclusters",
     "VolcanoJob": "apis/batch.volcano.sh/v1alpha1/namespaces/{namespace}/jobs",
 }
-#: what a run is made of
-KINDS = frozenset(_WHERE) - {"Pod", "Event", "ResourceQuota"}
-
+KINDS = frozenset(_WHERE) - {"Pod", "Event", "ResourceQuota"}  # what a run is made of
 #: what to do, by status and a word of the server's
 _ADVICE = (
     (401, "", "; log in again"),
@@ -56,9 +50,9 @@ class Refused(UsageError):
 
 
 class Cluster:
-    """One namespace of a cluster. Every call raises UsageError with one line where it cannot be done."""
+    """One namespace of a cluster, by an ``ApiClient`` of it. Every call raises UsageError where it cannot be done."""
 
-    def __init__(self, api: "ApiClient", namespace: str) -> None:
+    def __init__(self, api: Any, namespace: str) -> None:
         self._api = api
         self.namespace = namespace
         self.server = str(api.configuration.host)
@@ -87,11 +81,9 @@ class Cluster:
     def log(
         self, pod: str, container: str, since: str | None = None, tail_lines: int | None = None, follows: bool = False
     ) -> Iterator[bytes]:
-        """What a container printed, piece by piece, each line behind its moment; nothing where it never started.
-
-        All of it, or what came from the second of ``since`` on, or so many last lines. With ``follows`` also what
-        comes, until the container ends or says nothing for a while, over what its node cuts meanwhile. Raises Refused
-        where its node cannot be asked, Unanswered where it breaks off.
+        """What a container printed, piece by piece, each line behind its moment; nothing where it never started. All of
+        it, or what came from the second of ``since`` on, or so many last lines. With ``follows`` also what comes, until
+        it ends or is silent for a while. Raises Refused where its node cannot be asked, Unanswered where it breaks off.
         """
         asked = {"sinceTime": since, "tailLines": tail_lines, "follow": "true" if follows else None}
         query = {"container": container, "timestamps": "true"} | {name: each for name, each in asked.items() if each}
@@ -109,8 +101,8 @@ class Cluster:
 
     def _answer(
         self, method: str, kind: str, name: str = "", seconds: tuple[float, float] = ASK_SECONDS, **given: Any
-    ) -> "HTTPResponse":
-        """An answer whose body is not read yet. ``given``: of the client, body and query_params."""
+    ) -> Any:
+        """An ``HTTPResponse`` whose body is not read yet. ``given``: of the client, body and query_params."""
         path = "/" + _WHERE[kind].format(namespace=self.namespace) + (f"/{name}" if name else "")
         return self._api.call_api(
             path,
@@ -130,9 +122,7 @@ def connect(context: str | None = None, namespace: str | None = None) -> Cluster
     try:
         from kubernetes import client, config
     except ImportError as error:
-        raise UsageError(
-            "the Kubernetes client is missing: install the extra with pip install 'rlhf-suite[kubernetes]'"
-        ) from error
+        raise UsageError("the Kubernetes client is missing: pip install 'rlhf-suite[kubernetes]'") from error
     import urllib3
     import yaml
 
@@ -194,7 +184,7 @@ def _api_errors(cluster: Cluster, call: str) -> Iterator[None]:
         raise Unanswered(f"the cluster at {cluster.server} does not answer: {_line(error)}") from error
 
 
-def _message(error: "ApiException") -> str:
+def _message(error: Any) -> str:
     try:
         answer = json.loads(error.body or "")["message"]
     except (ValueError, KeyError, TypeError):

@@ -19,11 +19,11 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, BinaryIO, NamedTuple
 
-from suite.launch.cluster.scheduler import Unanswered
+from suite.launch.cluster.launcher import Unanswered
 from suite.launch.cluster.submission import FOLDER
 from suite.launch.kubernetes.client import Cluster
 from suite.launch.kubernetes.pods import Pod
-from suite.launch.stream import natural, read_on
+from suite.launch.stream import natural
 from suite.spec import foreign
 from suite.spec.base import UsageError
 
@@ -58,17 +58,14 @@ def read_snapshot(path: Path) -> Snapshot | None:
 
 
 _STREAM = re.compile(r"[a-z0-9][a-z0-9.-]{0,252}")
-#: of one pod
-MOST_BYTES = 2 << 30
+MOST_BYTES = 2 << 30  # of one pod
 #: of the end of a file, in which its last line is looked for: a container runtime cuts lines at 16 KiB
 _TAIL_BYTES = 1 << 20
 #: how long a log may still be followed when its pod is over, and another driver may hold its file
 _END_SECONDS = 10.0
-#: answers that break off one after the other and bring nothing new
-MOST_BROKEN = 5
+MOST_BROKEN = 5  # answers that break off one after the other and bring nothing new
 _TOO_LONG = b"suite: the log goes on, and was not read any further\n"
-#: this process's, by file
-_FOLLOWERS: dict[Path, Thread] = {}
+_FOLLOWERS: dict[Path, Thread] = {}  # this process's, by file
 
 
 def keep_printed(cluster: Cluster, spool: Path, pod: Pod) -> None:
@@ -97,11 +94,6 @@ def end_of_printed(cluster: Cluster, spool: Path, pod: Pod) -> None:
             _add(cluster, path, file, pod, at_end=True)
 
 
-def show_kept(spool: Path, place: dict[str, Any], lines: int) -> list[tuple[str, list[bytes]]]:
-    """As ``Scheduler.printed``, of what was kept."""
-    return [(name, _without_moments(read_on(path, place, lines))) for name, path in kept_streams(spool)]
-
-
 def read_kept(spool: Path, stream: str) -> bytes:
     """All that was kept of a stream, without moments. Raises UsageError."""
     path = _path(spool, stream)
@@ -109,7 +101,7 @@ def read_kept(spool: Path, stream: str) -> bytes:
         data = foreign.read_bytes(path, str(path), MOST_BYTES + _TAIL_BYTES)
     except FileNotFoundError:
         return b""
-    return b"".join(_without_moments(BytesIO(data)))
+    return b"".join(without_moments(BytesIO(data)))
 
 
 def whole_log(cluster: Cluster, spool: Path, pod: Pod) -> bytes:
@@ -196,11 +188,9 @@ def _follow(cluster: Cluster, path: Path, pod: Pod) -> None:
         if file is None:
             return
         last, rest = _last_line(path, file), b""
-        before = _moment(last)
         for piece in cluster.log(pod.name, pod.container, _since(last), follows=True):
             whole, newline, rest = (rest + piece).rpartition(b"\n")
-            # those of the second in which the last one was kept come once more
-            file.writelines(line for line in BytesIO(whole + newline) if line != last and not _is_before(line, before))
+            file.writelines(_new_lines([*BytesIO(whole + newline)], last))
             if _size(file) >= MOST_BYTES:
                 return
 
@@ -220,27 +210,21 @@ def _last_line(path: Path, file: BinaryIO) -> bytes:
 
 
 def _since(last: bytes) -> str | None:
-    """The second before that of a line, as the API takes it: two streams of a container may come a moment out of
-    order."""
+    """The second before a line's, as the API takes it: two streams of a container may come a moment out of order."""
     moment = _moment(last)
     return None if moment is None else (moment[0] - timedelta(seconds=1)).isoformat().replace("+00:00", "Z")
 
 
 def _new_lines(lines: list[bytes], last: bytes) -> list[bytes]:
-    """Those behind ``last``; where that was cut away, those that are not of an earlier moment."""
+    """Those behind ``last``; where that is not among them, those that are not of an earlier moment."""
     with suppress(ValueError):
         return lines[len(lines) - lines[::-1].index(last) :]
     before = _moment(last)
-    return [line for line in lines if not _is_before(line, before)]
+    return [line for line in lines if before is None or (_moment(line) or before) >= before]
 
 
-def _without_moments(lines: Iterable[bytes]) -> list[bytes]:
+def without_moments(lines: Iterable[bytes]) -> list[bytes]:
     return [STAMP.sub(b"", line, count=1) for line in lines]
-
-
-def _is_before(line: bytes, moment: tuple[datetime, str] | None) -> bool:
-    own = _moment(line)
-    return moment is not None and own is not None and own < moment
 
 
 def _moment(line: bytes) -> tuple[datetime, str] | None:

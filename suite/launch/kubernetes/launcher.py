@@ -80,17 +80,17 @@ class KubernetesLauncher(ClusterLauncher):
         )
 
     def render(self, submissions: Sequence[Submission], root: Path) -> list[Document]:
-        return [self._document(each, root) for each in submissions]
-
-    def _document(self, submission: Submission, root: Path) -> Document:
-        text = render_run(submission, self._settings)
-        known = submission.with_scheduler(
-            context=self._settings.context,
-            settings=self._settings.model_dump(mode="json"),
-            objects=[[kind_of(body), body["metadata"]["name"]] for body in parse(text)],
-            spool=str(spool_path(root, submission.run_id).resolve()),
-        )
-        return Document(submission.run_id, text, (known,))
+        documents = []
+        for submission in submissions:
+            text = render_run(submission, self._settings)
+            known = submission.with_scheduler(
+                context=self._settings.context,
+                settings=self._settings.model_dump(mode="json"),
+                objects=[[kind_of(body), body["metadata"]["name"]] for body in parse(text)],
+                spool=str(spool_path(root, submission.run_id).resolve()),
+            )
+            documents.append(Document(submission.run_id, text, (known,)))
+        return documents
 
     def announced(self, document: Document, token: str) -> Document:
         """Marked by the attempt, so that an earlier one of the same name is not taken for it."""

@@ -13,27 +13,12 @@ from suite.launch.cluster.render import render_yaml
 from suite.launch.cluster.submission import Submission
 from suite.launch.job import RUNS, Job, torchrun_argv
 from suite.launch.kubernetes.settings import KubernetesSettings, Variant, literal, object_name, quantity_number
-from suite.spec.base import UsageError
+from suite.spec.base import UsageError, worker_json
 from suite.spec.version import suite_version
 
-#: what ``suite.worker.ray_ranks`` reads
-RANKS_VARIABLE = "SUITE_RANKS"
+RANKS_VARIABLE = "SUITE_RANKS"  # what ``suite.worker.ray_ranks`` reads
 #: what the entry point says where it ends the run itself
 PATTERNS = (Pattern("timeout", CAUSE, r"^the ranks are ended: \d+ s are over"),)
-#: as a run has it that starts Ray itself (suite/worker/trainers/ray_cluster.py)
-_VARIABLES = {
-    # who reaches the pods' network reaches Ray, as before 2.60; a token would have to lie on every pod, unlike at home
-    "RAY_AUTH_MODE": "disabled",
-    "RAY_agent_register_timeout_ms": "300000",
-    "RAY_worker_register_timeout_seconds": "300",
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_worker_niceness": "0",
-    "RAY_enable_worker_prestart": "0",
-    "RAY_memory_monitor_refresh_ms": "0",
-    "RAY_DEDUP_LOGS": "0",
-    "RAY_COLOR_PREFIX": "0",
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-}
 _SLOTS_PER_RANK, _LEAST_SLOTS, _NO_DEVICE = 16, 32, 1000
 
 
@@ -43,8 +28,9 @@ def entry_point(job: Job) -> tuple[str, ...]:
 
 
 def pod_variables(job: Job) -> dict[str, str]:
-    """The variables of a Ray pod, which Ray hands to all processes of the trainer."""
-    variables = {**job.env, **_VARIABLES, RANKS_VARIABLE: ranks_text(job)}
+    """The variables of a Ray pod, which Ray hands to all processes; its own are as where a run starts Ray itself."""
+    # who reaches the pods' network reaches Ray, as before 2.60; a token would have to lie on every pod, unlike at home
+    variables = {**job.env, **worker_json("ray.json"), "RAY_AUTH_MODE": "disabled", RANKS_VARIABLE: ranks_text(job)}
     if not job.device_count:
         # numbers that no driver knows: Ray hands them out as GPUs, and none of its processes finds one by them
         variables["CUDA_VISIBLE_DEVICES"] = ",".join(str(_NO_DEVICE + rank) for rank in range(job.ranks_per_node))
@@ -83,12 +69,10 @@ def submit_script(job: Job, name: str) -> str:
 
 
 RUN_LABEL, ROLE_LABEL, ATTEMPT_LABEL = "suite/run", "suite/role", "suite/attempt"
-#: user and group of the images
-USER = 1000
+USER = 1000  # and group, of the images
 _PLAIN_WORD = re.compile(r"[\w./+-]+")
 PORT = 29400
-#: Of a ConfigMap's values together; an API server refuses more.
-_MOST_BYTES = 1 << 20
+_MOST_BYTES = 1 << 20  # of a ConfigMap's values together; an API server refuses more
 _INDEX = "$(JOB_COMPLETION_INDEX)"
 
 

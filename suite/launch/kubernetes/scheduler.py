@@ -10,16 +10,15 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from suite.launch.cluster.scheduler import Gathered, Phase, SchedulerState, Stream
+from suite.launch.cluster.launcher import Gathered, Phase, SchedulerState, Stream
 from suite.launch.cluster.submission import Submission, replace_file
 from suite.launch.job import Job
 from suite.launch.kubernetes import kept
 from suite.launch.kubernetes.client import KINDS, Cluster, Refused, connect
-from suite.launch.kubernetes.diagnose import hopeless, scheduler_end
 from suite.launch.kubernetes.pod import ATTEMPT_LABEL, PATTERNS, RUN_LABEL, render_reader
-from suite.launch.kubernetes.pods import Pod, part, read_pod, read_pods, run_end, text
+from suite.launch.kubernetes.pods import Pod, hopeless, part, read_pod, read_pods, run_end, scheduler_end, text
 from suite.launch.kubernetes.settings import KubernetesSettings, object_name
-from suite.launch.stream import EVENT_PREFIX, parse_event
+from suite.launch.stream import EVENT_PREFIX, parse_event, read_on
 from suite.launch.traces import iteration_of, phase_of
 from suite.spec.base import UsageError, first_line, printable
 
@@ -33,9 +32,7 @@ _NODE = re.compile(r"node-(\d{1,9})")
 
 class KubernetesScheduler:
     """See ``Scheduler``. A submission's scheduler facts: ``context``, ``server``, ``settings``, ``objects`` (kind and
-    name of each, the run last), ``attempt`` (the run's label), and ``spool``, a file of this machine for what is read
-    before the cluster forgets it.
-    """
+    name of each, the run last), ``attempt`` (the run's label), ``spool`` (a file here for what the cluster forgets)."""
 
     name = "kubernetes"
     #: An API server ends a request after a minute (its ``--request-timeout``), and shows at once what it took. Should
@@ -93,7 +90,7 @@ class KubernetesScheduler:
                 f"{submission.run_id}: namespace {cluster.namespace} has a run of this name that another submission "
                 "made, and it is left alone; cancel it in the folder it was submitted from"
             )
-        _keep_ends(cluster, read_pods(found.pods), _spool(submission), needed=False)
+        _keep_each(kept.end_of_printed, cluster, read_pods(found.pods), _spool(submission))
         found = found._replace(given_up=state.hopeless is not None)
         replace_file(_spool(submission), json.dumps(found._asdict()))
         _delete(cluster, submission)
@@ -105,13 +102,11 @@ class KubernetesScheduler:
         snapshot = kept.read_snapshot(spool)
         found = snapshot or _ask(cluster, submission)
         if found.run is None and not found.pods and settings.claim is None:
-            raise UsageError(
-                f"{submission.run_id}: the cluster has forgotten the run and its logs (namespace "
-                f"{cluster.namespace}); nothing was kept on a claim either"
-            )
+            lost = f"the cluster has forgotten the run and its logs (namespace {cluster.namespace})"
+            raise UsageError(f"{submission.run_id}: {lost}; nothing was kept on a claim either")
         pods = read_pods(found.pods)
         if snapshot is None:
-            _keep_ends(cluster, pods, spool, needed=settings.claim is None)
+            _keep_each(kept.end_of_printed, cluster, pods, spool, needed=settings.claim is None)
         # KubeRay takes its pods away when the job is over: that one is gone says nothing there
         nodes = 0 if settings.is_ray else job.nodes
         # also of pods that are gone, as a failed Job takes them along
@@ -133,7 +128,8 @@ class KubernetesScheduler:
         """What is shown is kept too."""
         if kept.read_snapshot(_spool(submission)) is None:
             self._keep(submission)
-        return kept.show_kept(_spool(submission), place, lines)
+        streams = kept.kept_streams(_spool(submission))
+        return [(name, kept.without_moments(read_on(path, place, lines))) for name, path in streams]
 
     def keep(self, submission: Submission) -> None:
         """What pods have printed so far, where no claim holds it: logs are cut, and deleted pods take theirs along."""
@@ -142,14 +138,8 @@ class KubernetesScheduler:
 
     def _keep(self, submission: Submission) -> None:
         cluster = self._cluster(submission)
-        for pod in read_pods(_pods_of(cluster, submission)):
-            if pod.phase == "Pending":
-                continue
-            try:
-                kept.keep_printed(cluster, _spool(submission), pod)
-            except Refused as error:
-                if error.status < 500:  # else its node is out of reach now
-                    raise
+        started = [pod for pod in read_pods(_pods_of(cluster, submission)) if pod.phase != "Pending"]
+        _keep_each(kept.keep_printed, cluster, started, _spool(submission))
 
     def files(self, submission: Submission) -> list[Path]:
         spool = _spool(submission)
@@ -178,12 +168,14 @@ def _ranks_of(stream: str, job: Job) -> tuple[int, ...]:
     return ranks[int(node[1]) * job.ranks_per_node :][: job.ranks_per_node]
 
 
-def _keep_ends(cluster: Cluster, pods: list[Pod], spool: Path, needed: bool) -> None:
-    """Keep what pods have printed to their ends, also where the nodes of some are out of reach by now. Raises
-    UsageError where a good run would be lost. ``needed``: nothing but the logs holds what the ranks measured."""
+def _keep_each(
+    keep: Callable[[Cluster, Path, Pod], None], cluster: Cluster, pods: list[Pod], spool: Path, needed: bool = False
+) -> None:
+    """Keep what pods have printed, also where the nodes of some are out of reach by now. Raises UsageError where a good
+    run would be lost. ``needed``: nothing but the logs holds what the ranks measured."""
     for pod in pods:
         try:
-            kept.end_of_printed(cluster, spool, pod)
+            keep(cluster, spool, pod)
         except Refused as error:
             if error.status < 500:
                 raise

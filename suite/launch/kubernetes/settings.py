@@ -70,9 +70,7 @@ def _duration(option: str, help: str) -> Declared:
 Name = Annotated[str, _of(_NAME, "is no name that Kubernetes takes: at most 253 of A-Z a-z 0-9 - _ .")]
 LabelValue = Annotated[str, _of(rf"({_NAME})?", "is no value that Kubernetes takes: at most 63 of A-Z a-z 0-9 - _ .")]
 Key = Annotated[str, _of(rf"({_NAME}/)?{_NAME}", "is no name that Kubernetes takes for a label: name, or domain/name")]
-Namespace = Annotated[
-    str, _of(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", "is no name of a namespace: at most 63 of a-z 0-9 -")
-]
+Namespace = Annotated[str, _of(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", "is no namespace: at most 63 of a-z 0-9 -")]
 Quantity = Annotated[str, _of(_QUANTITY.pattern, "is not a quantity; write 8, 500m or 16Gi")]
 
 

@@ -9,7 +9,7 @@ from collections.abc import Collection
 from contextlib import suppress
 from typing import NamedTuple
 
-from suite.launch.cluster.scheduler import Unanswered
+from suite.launch.cluster.launcher import Unanswered
 from suite.spec.base import UsageError
 
 ASK_SECONDS = 60.0

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from suite.launch.classify import CAUSE, Pattern
-from suite.launch.cluster.scheduler import Gathered, Phase, SchedulerEnd, SchedulerState, Stream
+from suite.launch.cluster.launcher import Gathered, Phase, SchedulerEnd, SchedulerState, Stream
 from suite.launch.cluster.submission import Submission
 from suite.launch.job import Job
 from suite.launch.outcome import EndStatus, Failure, FailureKind

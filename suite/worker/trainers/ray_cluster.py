@@ -19,6 +19,7 @@ from typing import Any, List, Optional
 
 import torch.distributed as dist
 
+from suite.worker.manifest import declared
 from suite.worker.ports import free_port
 from suite.worker.rank import ConfigError
 from suite.worker.trainers.guardian import STARTED
@@ -30,17 +31,7 @@ ADDRESS_VARIABLE = "RAY_ADDRESS"
 #: no reports home, no monitor that kills workers and starts them anew within a measurement, no colours in logs; workers
 #: of the priority that a rank has (Ray's own is the lowest but four), and none that nobody asked for; and patience,
 #: because a machine with much to do starts processes slowly, and by itself a node ends whose agent is not there in 30 s
-_VARIABLES = {
-    "RAY_agent_register_timeout_ms": "300000",
-    "RAY_worker_register_timeout_seconds": "300",
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_worker_niceness": "0",
-    "RAY_enable_worker_prestart": "0",
-    "RAY_memory_monitor_refresh_ms": "0",
-    "RAY_DEDUP_LOGS": "0",
-    "RAY_COLOR_PREFIX": "0",
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-}
+_VARIABLES = declared("ray")
 _LOOPBACK = "127.0.0.1"
 #: Ray would look up another address of the machine in its place, as on systems where it has no clusters it does not
 _LOOPBACK_VARIABLES = {

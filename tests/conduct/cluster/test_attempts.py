@@ -13,8 +13,7 @@ from click.testing import Result
 from suite.bundle.store import ATTIC, Bundle
 from suite.conduct.cluster.hand_over import ToDo, hand_over, prepare, to_do, write_documents
 from suite.conduct.cluster.standing import collect_run, standing
-from suite.launch.cluster.launcher import Document, NodeSetup
-from suite.launch.cluster.scheduler import Unanswered
+from suite.launch.cluster.launcher import Document, NodeSetup, Unanswered
 from suite.launch.cluster.submission import FOLDER, read_submission, submission_path, submissions
 from suite.launch.kubernetes.scheduler import KubernetesScheduler
 from suite.launch.slurm.launcher import SlurmLauncher

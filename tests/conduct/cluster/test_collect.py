@@ -14,7 +14,7 @@ from suite.bundle.verify import verify
 from suite.conduct.cluster import standing as clusters
 from suite.conduct.cluster.standing import collect, wait_until_over
 from suite.conduct.running.execute import make_job
-from suite.launch.cluster.scheduler import Gathered, SchedulerEnd, SchedulerState, Stream
+from suite.launch.cluster.launcher import Gathered, SchedulerEnd, SchedulerState, Stream
 from suite.launch.cluster.submission import FOLDER, Submission
 from suite.launch.job import Site
 from suite.spec.base import UsageError

@@ -83,8 +83,8 @@ MANIFEST = synthetic_manifest()
 
 
 def machine(**changes: Any) -> ClusterMachine:
-    body = {"device": "cpu", "gpu": None, "python": "python", "image": None, "ranks": 1}
-    return cluster_machine(**{**body, "stack": {"torch": "1", "deepspeed": "1.0", "transformers": "1"}, **changes})
+    body = {"device": "cpu", "gpu": None, "python": "python", "image": None, "max_ranks": 1}
+    return cluster_machine(**{**body, "given": {"torch": "1", "deepspeed": "1.0", "transformers": "1"}, **changes})
 
 
 def test_runs_follow_those_that_are_there_and_those_that_the_cluster_has(tmp_path):
@@ -100,7 +100,7 @@ def test_runs_follow_those_that_are_there_and_those_that_the_cluster_has(tmp_pat
 
 def test_what_would_be_another_measurement_is_refused(tmp_path):
     with pytest.raises(UsageError, match=r"measured with deepspeed 1\.0 \(here 2\.0\)"):
-        plan_again(MANIFEST, tmp_path, 1, machine(stack={"torch": "1", "deepspeed": "2.0", "transformers": "1"}))
+        plan_again(MANIFEST, tmp_path, 1, machine(given={"torch": "1", "deepspeed": "2.0", "transformers": "1"}))
     with pytest.raises(UsageError, match=r"measured with no --env: .* and no other variable"):
         plan_again(MANIFEST, tmp_path, 1, machine(variables={"NCCL_ALGO": "Tree"}))
     require_layout(MANIFEST, (), 1)

@@ -7,7 +7,7 @@ import pytest
 
 from suite.launch.classify import CAUSE, Pattern
 from suite.launch.cluster.ending import Transcript, run_outcome
-from suite.launch.cluster.scheduler import Gathered, SchedulerEnd, Stream
+from suite.launch.cluster.launcher import Gathered, SchedulerEnd, Stream
 from suite.launch.outcome import Failure
 
 #: two nodes of two ranks

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from suite.launch.cluster.ending import read_streams
-from suite.launch.cluster.scheduler import Stream
+from suite.launch.cluster.launcher import Stream
 from suite.worker.events import EventLog
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from suite.launch.cluster.scheduler import Unanswered
+from suite.launch.cluster.launcher import Unanswered
 from suite.launch.kubernetes.client import Cluster, Refused, connect
 from suite.launch.kubernetes.pod import parse, render
 from suite.spec.base import UsageError

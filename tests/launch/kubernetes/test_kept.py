@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suite.launch.cluster.scheduler import Unanswered
+from suite.launch.cluster.launcher import Unanswered
 from suite.launch.kubernetes import kept
 from suite.launch.kubernetes.pods import Pod
 from suite.spec.base import UsageError

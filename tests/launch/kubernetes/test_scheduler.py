@@ -10,7 +10,7 @@ import pytest
 
 from suite.bundle.store import Bundle
 from suite.conduct.cluster import standing as clusters
-from suite.launch.cluster.scheduler import Unanswered
+from suite.launch.cluster.launcher import Unanswered
 from suite.launch.cluster.submission import submissions
 from suite.launch.kubernetes import kept
 from suite.launch.kubernetes.client import Refused

@@ -11,7 +11,7 @@ from unittest import mock
 import pytest
 
 from suite.launch.cluster.ending import read_streams, run_outcome
-from suite.launch.cluster.scheduler import Gathered, SchedulerEnd, Stream
+from suite.launch.cluster.launcher import Gathered, SchedulerEnd, Stream
 from suite.launch.kubernetes.pod import pod_variables
 from suite.spec.layout import Layout
 from suite.worker.rank import ConfigError

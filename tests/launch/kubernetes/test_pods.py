@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from suite.launch.kubernetes.diagnose import scheduler_end
-from suite.launch.kubernetes.pods import RunEnd, read_pods, run_end
+from suite.launch.kubernetes.pods import RunEnd, read_pods, run_end, scheduler_end
 
 NAME = "suite-run"
 
