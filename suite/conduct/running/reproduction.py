@@ -9,11 +9,10 @@ from suite.bundle.record import Record
 from suite.bundle.verify import examined
 from suite.conduct.planning.plan import Plan
 from suite.conduct.running.display import row_name
-from suite.conduct.running.pursuit import counts, measured_run
+from suite.conduct.running.pursuit import counts
 from suite.conduct.running.state import ended
 from suite.report.facts.environment import EnvironmentDifference, environment_differences
-from suite.report.facts.pool import turn_of
-from suite.report.facts.variants import launch_setting_of
+from suite.report.facts.pool import runs_in_turns
 from suite.report.formatting.numbers import counted
 from suite.spec.base import Frozen
 from suite.stats.compare import LogDifference, compare
@@ -62,14 +61,8 @@ class Reproduction(Frozen):
 
 
 def measured(records: Sequence[Record], with_suspect: bool) -> InTurns:
-    """The samples and seconds of those records that have a rate and no doubt about it, each with its turn."""
-    runs, turns = [], []
-    for record in records:
-        run = measured_run(record)
-        if run is not None and counts(record, with_suspect):
-            runs.append(run)
-            turns.append(turn_of(record, launch_setting_of(record)))
-    return InTurns(tuple(runs), tuple(turns))
+    """The runs that have a rate and no doubt about it, each with its turn."""
+    return runs_in_turns(record for record in records if counts(record, with_suspect))
 
 
 def reproduction(before: Sequence[RunSeconds], after: Sequence[RunSeconds], margin: float) -> Reproduction:
