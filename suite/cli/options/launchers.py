@@ -58,6 +58,8 @@ class Where(DockerOptions):
         if self.launcher not in LAUNCHERS:
             known = " or ".join(LAUNCHERS)
             raise UsageError(f"--launcher is {known}, not {self.launcher!r}{nearest(self.launcher, LAUNCHERS)}")
+        if device not in ("auto", "cpu", "cuda"):
+            raise UsageError(f"--device is auto, cpu or cuda, not {device!r}")
         given = {field.name for field in fields(self) if getattr(self, field.name) != field.default}
         for name, own in _OWN.items():
             for each in own if name != self.launcher else ():
@@ -65,6 +67,8 @@ class Where(DockerOptions):
                     way = f"add --launcher {name}, or leave it out"
                     raise UsageError(f"{option_of(each)} means nothing to the {self.launcher} launcher; {way}")
         settings = settings_of(self, DockerSettings)
+        if device == "cpu" and settings.gpu_ids:
+            raise UsageError("--device cpu leaves no use for --gpu-ids; leave it out")
         if self.require_idle:
             settings = settings.model_copy(update={"env": {**settings.env, **REQUIRE_IDLE}})
         opened = LAUNCHERS[self.launcher](self, settings, device, backends, planning)

@@ -46,7 +46,7 @@ class Machine(Frozen):
     )
     device: Literal["cpu", "cuda"]
     max_ranks: int
-    device_memory_bytes: int | None
+    device_memory_bytes: int | None = None
     device_name: str | None = None
     threads_per_rank: int = Field(default=1, description="of a run that does not ask for another number")
     host_memory_bytes: int | None = None
@@ -83,13 +83,10 @@ class Machine(Frozen):
         if self.host_memory_bytes is None:
             return
         for manifest in (each for each in manifests if each.measure.device == "cpu"):
-            layout = manifest.layout
-            work = (manifest.size, manifest.workload, manifest.work, layout, manifest.measure.precision)
-            training = memory_floor(*work).bytes * layout.training_ranks
-            needed = (training + generating_floor(*work) * layout.generation_ranks) / layout.nodes
+            needed = floor_bytes(manifest) / manifest.layout.nodes
             if needed > self.host_memory_bytes:
                 raise UsageError(
-                    f"{manifest.backend.name} {manifest.size.name} on {layout.ranks} ranks needs at least "
+                    f"{manifest.backend.name} {manifest.size.name} on {manifest.layout.ranks} ranks needs at least "
                     f"{needed / 2**30:,.1f} GiB of memory, this machine has {self.host_memory_bytes / 2**30:,.1f} GiB; "
                     "choose a smaller size"
                 )
@@ -187,6 +184,13 @@ def without_missing(optional: tuple[str, ...], versions: dict[str, str | None]) 
     return {package: version for package, version in versions.items() if version is not None or package not in optional}
 
 
+def floor_bytes(manifest: Manifest) -> int:
+    """That all ranks of a run need together at the least."""
+    layout = manifest.layout
+    work = (manifest.size, manifest.workload, manifest.work, layout, manifest.measure.precision)
+    return memory_floor(*work).bytes * layout.training_ranks + generating_floor(*work) * layout.generation_ranks
+
+
 def smallest_memory(gpus: Iterable[LocalDevice]) -> int | None:
     """Bytes of the smallest device; ``None`` where one does not tell, as those that share the host's memory."""
     return min((gpu.memory_bytes or 0 for gpu in gpus), default=0) or None
@@ -205,21 +209,12 @@ def offered_by(gpus: Sequence[LocalDevice], cores: int | None, sharing: int) -> 
     }
 
 
-def require_device_name(device: str, gpu_ids: tuple[str, ...]) -> None:
-    """Raises UsageError unless it is one that ``--device`` takes, which has a use for GPUs that are named."""
-    if device not in ("auto", "cpu", "cuda"):
-        raise UsageError(f"--device is auto, cpu or cuda, not {device!r}")
-    if device == "cpu" and gpu_ids:
-        raise UsageError("--device cpu leaves no use for --gpu-ids; leave it out")
-
-
 def look_at_machine(python: str, device: str, planning: bool = False, gpu_ids: tuple[str, ...] = ()) -> Machine:
     """Choose the device: ``auto`` takes CUDA where a driver shows a GPU. CUDA_VISIBLE_DEVICES is honoured; ``gpu_ids``
     choose among what it leaves. Raises UsageError when it is not there, unless for ``planning``, where nothing is run:
     the machine has no place then."""
     import psutil
 
-    require_device_name(device, gpu_ids)
     present = local_devices() if device != "cpu" else ()
     gpus = local_choice(present, gpu_ids, os.environ)
     limit = f"{VISIBLE}={os.environ[VISIBLE]}" if VISIBLE in os.environ else None
@@ -239,9 +234,8 @@ def look_at_machine(python: str, device: str, planning: bool = False, gpu_ids: t
         if hidden is not None:
             raise UsageError(f"--device cuda: this host has {len(present)} GPUs, but {hidden}; unset it, or name some")
         raise UsageError(f"--device cuda: {why_no_gpu(container_id() is not None)}")
-    cores = len(usable_cpus())
     memory = psutil.virtual_memory().total
-    return Machine(python=python, device="cpu", max_ranks=cores, device_memory_bytes=None, host_memory_bytes=memory)
+    return Machine(python=python, device="cpu", max_ranks=len(usable_cpus()), host_memory_bytes=memory)
 
 
 #: variable -> the option that sets what the manifest says of it

@@ -10,6 +10,7 @@ from suite.bundle.manifest_file import parse_manifest
 from suite.bundle.record import Record
 from suite.bundle.store import Bundle, DamagedBundle, find_bundles
 from suite.bundle.verify import examined
+from suite.conduct.planning.machine import floor_bytes
 from suite.conduct.planning.plan import Plan
 from suite.conduct.running.provenance import is_from_here
 from suite.conduct.running.state import by_repeat, row_of, state_of
@@ -18,7 +19,6 @@ from suite.report.formatting.numbers import counted, gib, span
 from suite.spec.base import UsageError, printable
 from suite.spec.manifest import Manifest, Stopping
 from suite.spec.resolve import run_id
-from suite.theory.memory import generating_floor, memory_floor
 from suite.theory.parameters import parameter_count
 
 #: bundles that a message about a whole results folder names
@@ -208,8 +208,6 @@ def recorded_here(manifest: Manifest, path: Path) -> bool:
 def what_it_asks(manifest: Manifest, runs: str) -> list[str]:
     """A few lines for people: the work, what it needs at the least, and how long it may take."""
     size, layout, measure, limits = manifest.size, manifest.layout, manifest.measure, manifest.limits
-    work = (size, manifest.workload, manifest.work, layout, measure.precision)
-    bytes_needed = memory_floor(*work).bytes * layout.training_ranks + generating_floor(*work) * layout.generation_ranks
     stack = ", ".join(f"{package} {version}" for package, version in sorted(manifest.stack.items()))
     told = {
         "run": f"{manifest.run.id}, {runs}",
@@ -218,7 +216,7 @@ def what_it_asks(manifest: Manifest, runs: str) -> list[str]:
         f"{manifest.workload.sequence_tokens} tokens, {measure.warmup} + {manifest.iterations} iterations",
         "ranks": f"{layout.ranks} on {counted(layout.nodes, 'node')} ({layout.label()}), {measure.device}, "
         f"{measure.precision}, {counted(measure.threads_per_rank, 'thread')} each",
-        "memory": f"at least {gib(round(bytes_needed))} GiB in all",
+        "memory": f"at least {gib(floor_bytes(manifest))} GiB in all",
         "limits": f"{span(limits.run_seconds)} a run, {span(limits.silence_seconds)} without a sign of life",
         "stack": f"{manifest.backend.name} on {stack or 'whatever is here'}",
     }
