@@ -14,8 +14,12 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 class StopRequests:
     """Signals that ask the driver to stop. ``descriptor`` is readable when one has arrived."""
 
-    def __init__(self, descriptor: int) -> None:
-        self.descriptor = descriptor
+    def __init__(self) -> None:
+        self.descriptor, self._writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def add(self, number: int) -> None:
+        with suppress(BlockingIOError):  # thousands of requests wait already
+            os.write(self._writing, bytes([number]))
 
     def take(self) -> str | None:
         """Name of the oldest request that was not taken yet, such as ``SIGINT``; ``None`` when there is none."""
@@ -23,6 +27,10 @@ class StopRequests:
             return signal.Signals(os.read(self.descriptor, 1)[0]).name
         except BlockingIOError:
             return None
+
+    def close(self) -> None:
+        os.close(self.descriptor)
+        os.close(self._writing)
 
 
 Stops = Callable[[], AbstractContextManager[StopRequests]]
@@ -50,20 +58,14 @@ def stop_requests() -> Iterator[StopRequests]:
     if _collecting:
         yield _collecting[0]
         return
-    reading, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-
-    def note(number: int, frame: FrameType | None) -> None:
-        with suppress(BlockingIOError):  # thousands of requests wait already
-            os.write(writing, bytes([number]))
-
+    requests = StopRequests()
     try:
-        with _handled(STOP_SIGNALS, note):
-            _collecting.append(StopRequests(reading))
-            yield _collecting[0]
+        with _handled(STOP_SIGNALS, lambda number, frame: requests.add(number)):
+            _collecting.append(requests)
+            yield requests
     finally:
         _collecting.clear()
-        os.close(reading)
-        os.close(writing)
+        requests.close()
 
 
 @contextmanager
