@@ -4,7 +4,7 @@ import math
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -103,21 +103,17 @@ class Turning(Frozen):
 ROUNDS = Turning(asked="rounds")
 
 
-class Seated(NamedTuple):
-    """The points, those in turns with a seat; what was assumed of memory; and why others, that might, have none."""
+def take_seats(
+    points: list[Point], turning: Turning, chooses_iterations: bool
+) -> tuple[list[Point], list[str], tuple[str, ...]]:
+    """The points, those in turns with a seat; what was assumed of memory; and why others, that might, have none.
 
-    points: list[Point]
-    assumed: tuple[str, ...] = ()
-    in_rounds: tuple[str, ...] = ()
-
-
-def take_seats(points: list[Point], turning: Turning, chooses_iterations: bool) -> Seated:
-    """Who takes turns with whom. A group is all that are of one size and do one kind of work: those that are compared,
-    engines with engines unless ``mixed``, and a backend on several numbers of ranks, because scaling efficiency is a
-    ratio too. ``chooses_iterations``: nobody else did. Raises UsageError where turns by iteration were asked for and
-    are possible nowhere."""
+    A group is all that are of one size and do one kind of work: those that are compared, engines with engines unless
+    ``mixed``, and a backend on several numbers of ranks, because scaling efficiency is a ratio too.
+    ``chooses_iterations``: nobody else did. Raises UsageError where turns by iteration were asked for and are possible
+    nowhere."""
     if turning.asked == "rounds":
-        return Seated(points)
+        return points, [], ()
     groups: dict[Hashable, list[Point]] = defaultdict(list)
     reasons: dict[str, None] = {}
     for point in points:
@@ -149,7 +145,7 @@ def take_seats(points: list[Point], turning: Turning, chooses_iterations: bool) 
         measure = point.measure.model_copy(update={**changes, **own})
         update = {"seat": seats[id(point)], "measure": measure} if id(point) in seats else {}
         seated.append(point.model_copy(update=update))
-    return Seated(seated, tuple(assumed), tuple(reasons) if len(points) > 1 else ())
+    return seated, assumed, tuple(reasons) if len(points) > 1 else ()
 
 
 def _why_alone(point: Point) -> str | None:

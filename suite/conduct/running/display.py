@@ -58,8 +58,8 @@ def title(manifest: Manifest) -> str:
     return f"{row_name(manifest)}, repeat {manifest.run.repeat}"
 
 
-class PlainView:
-    """A line when a run begins and one when it ends: for logs and pipes."""
+class View:
+    """What a session reports to while it works: a line when a run begins and one when it ends, for logs and pipes."""
 
     def __init__(self, stream: TextIO, is_crowd: bool = False) -> None:
         """``is_crowd``: of runs that go on at the same time, so that each line names its run."""
@@ -96,10 +96,6 @@ class PlainView:
         print(plain(text), file=self._stream, flush=True)
 
 
-#: What a session reports to while it works.
-View = PlainView
-
-
 class Ticker:
     """Calls ``draw`` every so many seconds in a thread of its own; once ``stop`` has returned, never again."""
 
@@ -119,7 +115,7 @@ class Ticker:
                     self._draw()
 
 
-class LiveView(PlainView):
+class LiveView(View):
     """Three lines on a terminal: the run, its iterations with phase and tokens/s, the plan's runs and the time left."""
 
     def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
@@ -216,18 +212,15 @@ def _bar(done: int, total: int) -> tuple[ProgressBar, Text]:
     return ProgressBar(total=max(1, total), completed=done, width=_BAR_COLUMNS), Text(f"{done}/{total}")
 
 
-# What shows results is imported when there are some: a run need not wait for it to start.
-RATE = "samples/s [95 %]"
-
-
 def session_view(to_stderr: bool, is_crowd: bool) -> View:
     """A live line on a terminal, plain lines elsewhere and for runs side by side; nothing with -q."""
     stream = StringIO() if is_quiet() else sys.stderr if to_stderr else sys.stdout
-    return LiveView(stream) if stream.isatty() and not is_crowd else PlainView(stream, is_crowd)
+    return LiveView(stream) if stream.isatty() and not is_crowd else View(stream, is_crowd)
 
 
 def results(plan: Plan, root: Path) -> "ReportModel":
     """The report of the plan's runs that have ended under ``root``, of these alone."""
+    # imported when there are some: a run need not wait for it to start
     from suite.bundle.derive import record_of
     from suite.report.facts.entry import Entry
     from suite.report.facts.model import build
@@ -281,7 +274,7 @@ def print_rerun(outcome: "RerunOutcome", root: Path) -> None:
     columns = [
         Column("", [name for name, _, _ in rows], left=True),
         Column("runs", [f"{len(runs)} of {len(records)}" for _, runs, records in rows]),
-        Column(RATE, [interval(pooled_rate(runs)) if runs else "no rate" for _, runs, _ in rows]),
+        Column("samples/s [95 %]", [interval(pooled_rate(runs)) if runs else "no rate" for _, runs, _ in rows]),
     ]
     say("\n".join(grid_lines(columns, width)))
     found = outcome.reproduction

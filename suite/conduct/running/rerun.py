@@ -15,14 +15,12 @@ from suite.conduct.planning.plan import Plan
 from suite.conduct.running.provenance import is_from_here
 from suite.conduct.running.state import by_repeat, row_of, state_of
 from suite.launch.cluster.submission import FOLDER, Submission, read_submission
-from suite.report.formatting.numbers import counted, gib, span
+from suite.report.formatting.numbers import counted, few, gib, span
 from suite.spec.base import UsageError, printable
 from suite.spec.manifest import Manifest, Stopping
 from suite.spec.resolve import run_id
 from suite.theory.parameters import parameter_count
 
-#: bundles that a message about a whole results folder names
-NAMED_BUNDLES = 3
 #: how many runs a rerun makes where nobody says
 FEWEST_RUNS, MOST_RUNS = 3, 10
 #: id of the plan of a rerun: its number in the results folder, and how many runs it is to have
@@ -68,9 +66,8 @@ def _require_bundle(folder: Path) -> None:
     found = [bundle for bundle in find_bundles([folder]) if (bundle.path / "manifest.json").exists()]
     if not found:
         raise UsageError(f"{folder} holds no manifest.json and no bundle; name a bundle, or its manifest.json")
-    named = ", ".join(str(bundle.path) for bundle in found[:NAMED_BUNDLES])
-    more = f" and {len(found) - NAMED_BUNDLES} more" if len(found) > NAMED_BUNDLES else ""
-    raise UsageError(f"{folder} is a results folder with {counted(len(found), 'bundle')}; name one: {named}{more}")
+    named = ", ".join(few([str(bundle.path) for bundle in found], 3))
+    raise UsageError(f"{folder} is a results folder with {counted(len(found), 'bundle')}; name one: {named}")
 
 
 def repeats_of(manifest: Manifest, path: Path) -> tuple[list[Record], list[str]]:
@@ -190,10 +187,6 @@ def require_same_stack(manifest: Manifest, found: Mapping[str, str], code: Mappi
         )
 
 
-#: characters of a line that says what a manifest asks for
-_LONGEST_LINE = 300
-
-
 def recorded_here(manifest: Manifest, path: Path) -> bool:
     """Whether the bundle at ``path``, or beside a manifest.json there, proves that this user recorded it here."""
     folder = path if path.is_dir() else path.parent
@@ -220,4 +213,4 @@ def what_it_asks(manifest: Manifest, runs: str) -> list[str]:
         "limits": f"{span(limits.run_seconds)} a run, {span(limits.silence_seconds)} without a sign of life",
         "stack": f"{manifest.backend.name} on {stack or 'whatever is here'}",
     }
-    return [f"{name + ':':<8} {printable(text[:_LONGEST_LINE])}" for name, text in told.items()]
+    return [f"{name + ':':<8} {printable(text[:300])}" for name, text in told.items()]

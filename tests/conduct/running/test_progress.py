@@ -12,7 +12,7 @@ from suite.bundle.store import Bundle
 from suite.conduct.planning.preflight import preflight
 from suite.conduct.planning.show import plan_rows, print_plan
 from suite.conduct.running import display
-from suite.conduct.running.display import LiveView, PlainView, Ticker, print_summary, results
+from suite.conduct.running.display import LiveView, Ticker, View, print_summary, results
 from suite.conduct.running.outcome_line import outcome_line
 from suite.conduct.running.rerun import read_manifest
 from suite.conduct.running.session import Ledger, Settings
@@ -124,7 +124,7 @@ def test_the_time_left_is_never_more_than_the_budget_has(tmp_path: Path) -> None
     manifests = make_plan(request(ranks=(1,), repeats=9, backends=("deepspeed",)), STACKS).manifests
     left: list[float | None] = []
 
-    class Watching(PlainView):
+    class Watching(View):
         def run_started(self, manifest: Manifest, seconds_left: float | None) -> None:
             left.append(seconds_left)
 
