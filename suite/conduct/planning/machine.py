@@ -59,8 +59,7 @@ class Machine(Frozen):
     is_asked: ClassVar[bool] = True
 
     def require_room(self, ranks: int, force: bool, nodes: int = 1, threads: int = 1) -> None:
-        """Raises UsageError for several nodes, for more ranks than devices, and without ``force`` for ranks of so many
-        ``threads`` each on a CPU that has fewer."""
+        """Raises UsageError for several nodes, more ranks than GPUs, and without ``force`` more threads than cores."""
         if nodes > 1:
             raise UsageError(
                 f"{ranks} ranks on {nodes} nodes need the kubernetes or the slurm launcher; this one has one node "
@@ -78,8 +77,7 @@ class Machine(Frozen):
             )
 
     def require_memory(self, manifests: Iterable[Manifest]) -> None:
-        """Raises UsageError for a run whose ranks need more than the host has even at their floor. On a GPU such a run
-        fails and tells; on a CPU it would take the machine with it."""
+        """Raises UsageError for a run on a CPU whose floor is more than the host has, which would go down."""
         if self.host_memory_bytes is None:
             return
         for manifest in (each for each in manifests if each.measure.device == "cpu"):

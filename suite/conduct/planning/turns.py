@@ -3,7 +3,6 @@
 import math
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, Literal
 
 from pydantic import Field
@@ -43,7 +42,6 @@ class Seat(Frozen):
 
 #: By the hash of the row.
 Seats = Mapping[str, Seat]
-NO_SEATS: Seats = MappingProxyType({})
 
 
 def start_of(manifest: Manifest, seats: Seats) -> Hashable | None:
@@ -206,7 +204,12 @@ def _blocks(members: Sequence[Point], needs: Mapping[int, float], room_bytes: in
     return blocks
 
 
+def is_remote(launcher: Launcher) -> bool:
+    """Whether runs are started on another host, at which nobody can look from here."""
+    runtime = getattr(launcher, "runtime", None)  # of containers
+    return runtime is not None and runtime.facts.remote
+
+
 def turns_refused(launcher: Launcher) -> str | None:
     """Why rows cannot take turns where this launcher starts them; null where they can."""
-    runtime = getattr(launcher, "runtime", None)  # of containers
-    return "the container runtime is on another host" if runtime is not None and runtime.facts.remote else None
+    return "the container runtime is on another host" if is_remote(launcher) else None

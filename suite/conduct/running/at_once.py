@@ -154,8 +154,7 @@ class Slots:
 
 
 def side_by_side(ledger: Ledger, launcher: Launcher, slots: Slots) -> bool:
-    """A way to run a plan: several at once in containers, each on devices (on a CPU: cores) of its own. Neighbours
-    disturb timings, so the record says so."""
+    """A way to run a plan: several at once in containers, each on devices (on a CPU: cores) of its own."""
     containers = cast("DockerLauncher", launcher)
 
     def following() -> Manifest | None:
@@ -204,9 +203,6 @@ def _start(ledger: Ledger, launcher: Launcher, group: Group) -> bool:
     ranks = {manifest.run.id: manifest.layout.ranks for manifest in taken}
     start_id = token_hex(32)
 
-    def following() -> Manifest | None:
-        return taken.pop(0) if taken else None
-
     def beside(manifest: Manifest, stops: Stops) -> Launcher:
         return able.beside(stops, runs.in_main_thread) if isinstance(able, LocalLauncher) else able.beside(stops)
 
@@ -220,7 +216,7 @@ def _start(ledger: Ledger, launcher: Launcher, group: Group) -> bool:
         closing(Arbiter(selector, listener, ranks, start_id, _turn_lengths(taken))) as arbiter,
     ):
         start = Start(start_id, rows, listener.address, listener.folder)
-        runs = AtOnce(ledger, following, beside, ended, selector, start)
+        runs = AtOnce(ledger, lambda: taken.pop(0) if taken else None, beside, ended, selector, start)
         return runs.work()
 
 

@@ -96,32 +96,14 @@ class View:
         print(plain(text), file=self._stream, flush=True)
 
 
-class Ticker:
-    """Calls ``draw`` every so many seconds in a thread of its own; once ``stop`` has returned, never again."""
-
-    def __init__(self, seconds: float, draw: Callable[[], None]) -> None:
-        self._seconds, self._draw = seconds, draw
-        self._stopped, self._lock = threading.Event(), threading.Lock()
-        threading.Thread(target=self._tick, daemon=True).start()
-
-    def stop(self) -> None:
-        with self._lock:
-            self._stopped.set()
-
-    def _tick(self) -> None:
-        while not self._stopped.wait(self._seconds):
-            with self._lock:
-                if not self._stopped.is_set():
-                    self._draw()
-
-
 class LiveView(View):
     """Three lines on a terminal: the run, its iterations with phase and tokens/s, the plan's runs and the time left."""
 
     def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(stream)
         self._clock, self._started, self._drawn = clock, 0.0, 0.0
-        self._ticker: Ticker | None = None
+        self._loaded, self._drawing = threading.Event(), threading.Lock()
+        self._loaded.set()
         self._title = self._detail = self._rate = ""
         self._left: float | None = None
         self._iterations, self._iterations_done = 0, 0
@@ -137,7 +119,8 @@ class LiveView(View):
         self._iterations, self._iterations_done = manifest.measure.warmup + manifest.iterations, 0
         self._left, self._started = seconds_left, self._clock()
         self._draw(force=True)
-        self._ticker = Ticker(LOADING_REDRAW_SECONDS, self._live.refresh)
+        self._loaded = threading.Event()
+        threading.Thread(target=self._tick, args=(self._loaded,), daemon=True).start()
 
     def event(self, event: dict) -> None:
         kind = event.get("kind")
@@ -180,10 +163,16 @@ class LiveView(View):
     def _print(self, text: str) -> None:
         self._console.print(plain(text), highlight=False, markup=False)
 
+    def _tick(self, loaded: threading.Event) -> None:
+        """In a thread: draw now and then, and never once that is set."""
+        while not loaded.wait(LOADING_REDRAW_SECONDS):
+            with self._drawing:
+                if not loaded.is_set():
+                    self._live.refresh()
+
     def _stop_ticking(self) -> None:
-        if self._ticker is not None:
-            self._ticker.stop()
-            self._ticker = None
+        with self._drawing:
+            self._loaded.set()
 
     def _draw(self, force: bool = False) -> None:
         now = self._clock()
@@ -198,7 +187,7 @@ class LiveView(View):
         for ratio in (0, 0, 0, 1):
             bars.add_column(no_wrap=True, overflow="ellipsis", ratio=ratio or None)
         if self._title:
-            waited = duration(elapsed) if self._ticker is not None else ""
+            waited = "" if self._loaded.is_set() else duration(elapsed)
             shown = "  ".join(text for text in (self._detail, waited, self._rate) if text)
             bars.add_row("iterations", *_bar(self._iterations_done, self._iterations), Text(shown))
         about = "about " if self._about else ""

@@ -42,15 +42,6 @@ def _file_of(folder: Path, size: int) -> BinaryIO:
     return file
 
 
-def _is_full(folder: Path) -> bool:
-    """Whether nobody else finds room in the file system, or is given any."""
-    try:
-        _file_of(folder, _LEAST_BYTES).close()
-    except OSError as error:
-        return error.errno in (errno.ENOSPC, errno.EDQUOT)
-    return False
-
-
 def make_job(manifest: Manifest, site: Site) -> Job:
     """The job of a manifest: the same command, environment and limits whatever launches it, with the site's paths."""
     driver = find_backend(manifest.backend.name)
@@ -61,8 +52,7 @@ def make_job(manifest: Manifest, site: Site) -> Job:
     env |= {**driver.variables(measure), **site.env}
     # where a user gives one too, the suite's own folder stays the first: ranks find their worker by it
     env["PYTHONPATH"] = os.pathsep.join(filter(None, (site.python_path, site.env.get("PYTHONPATH"))))
-    place: dict[str, Any] = {name: getattr(site, name) for name in Place.model_fields}
-    place["env"] = env
+    place: dict[str, Any] = {name: getattr(site, name) for name in Place.model_fields} | {"env": env}
     return Job(
         name=manifest.run.id,
         argv=(site.python, *driver.worker_argv(f"{site.bundle}/manifest.json", site.bundle)),
@@ -140,8 +130,14 @@ def _by_full_disk(outcome: Outcome, folder: Path) -> Outcome:
     """Ranks that find no room cannot say so where all that they say is written to that disk; others lose them then."""
     was_killed = any(code is not None and code < 0 for code in outcome.exit_codes.values())
     kinds = ("unknown",) if was_killed else ("unknown", "rank_lost")
-    if outcome.failure is None or outcome.failure.kind not in kinds or not _is_full(folder):
+    if outcome.failure is None or outcome.failure.kind not in kinds:
         return outcome
+    try:
+        _file_of(folder, _LEAST_BYTES).close()
+        return outcome
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            return outcome
     line = "no space left in the folder of the run, so that its ranks cannot have written why"
     changes = {"kind": "disk_full", "evidence": (line, *outcome.failure.evidence)}
     return outcome.model_copy(update={"failure": outcome.failure.model_copy(update=changes)})

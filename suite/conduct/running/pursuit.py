@@ -6,13 +6,14 @@ from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from pathlib import Path
 from statistics import fmean
+from types import MappingProxyType
 from typing import Any
 
 from suite.bundle.derive import StillRunning, record_of
 from suite.bundle.record import Record
 from suite.bundle.store import Bundle, DamagedBundle
 from suite.conduct.planning.plan import Plan
-from suite.conduct.planning.turns import NO_SEATS, Seat, Seats
+from suite.conduct.planning.turns import Seat, Seats
 from suite.conduct.running.display import View, row_name
 from suite.conduct.running.session import Ledger, Summary
 from suite.conduct.running.state import by_repeat, row_of
@@ -87,7 +88,7 @@ class Pursuit:
     """The rows of a plan under one rule. Everything it decides follows from the bundles under ``root``."""
 
     def __init__(
-        self, firsts: Sequence[Manifest], rule: Stopping, root: Path, view: View, seats: Seats = NO_SEATS
+        self, firsts: Sequence[Manifest], rule: Stopping, root: Path, view: View, seats: Seats = MappingProxyType({})
     ) -> None:
         """``firsts``: of each row the first repeat that counts; ``seats``: of those in turns by iteration."""
         self.rule, self._root, self._view = rule, root, view

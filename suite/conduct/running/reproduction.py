@@ -70,7 +70,16 @@ def reproduction(before: Sequence[RunSeconds], after: Sequence[RunSeconds], marg
     reproduced`` where it lies outside altogether. One run on either side, or runs without any spread, show nothing."""
     ratio = compare(after, before, margin).ratio if before and after else None
     low, high = (ratio.low, ratio.high) if ratio else (None, None)
-    verdict, reason = _verdict(before, after, low, high, margin)
+    verdict: ReproductionVerdict = "cannot tell"
+    if not before or not after:
+        reason = f"no run {'now' if before else 'before'} has a rate that counts"
+    elif low is None or high is None:
+        reason = f"{'before' if len(before) < 2 else 'now'} is a single run, which tells no spread"
+    elif len({run.rate for run in (*before, *after)}) == 1:
+        reason = "all runs are equal to the last digit, which measured ones are not"
+    else:
+        verdict = _of_interval(low, high, margin)
+        reason = "the interval is partly within the margin and partly outside" * (verdict == "cannot tell")
     more_before, more_after = (0, 0) if verdict != "cannot tell" else _more(before, after, margin)
     return Reproduction(
         verdict=verdict,
@@ -84,19 +93,6 @@ def reproduction(before: Sequence[RunSeconds], after: Sequence[RunSeconds], marg
         more_after=more_after,
         reason=reason,
     )
-
-
-def _verdict(
-    before: Sequence[RunSeconds], after: Sequence[RunSeconds], low: float | None, high: float | None, margin: float
-) -> tuple[ReproductionVerdict, str]:
-    if not before or not after:
-        return "cannot tell", f"no run {'now' if before else 'before'} has a rate that counts"
-    if low is None or high is None:
-        return "cannot tell", f"{'before' if len(before) < 2 else 'now'} is a single run, which tells no spread"
-    if len({run.rate for run in (*before, *after)}) == 1:
-        return "cannot tell", "all runs are equal to the last digit, which measured ones are not"
-    verdict = _of_interval(low, high, margin)
-    return verdict, "the interval is partly within the margin and partly outside" * (verdict == "cannot tell")
 
 
 def _of_interval(low: float, high: float, margin: float) -> ReproductionVerdict:
@@ -127,8 +123,7 @@ def _more(before: Sequence[RunSeconds], after: Sequence[RunSeconds], margin: flo
 
 
 class RatioAgain(Frozen):
-    """The rate of the row over that of one which it took turns with, before and now; ``ratio``: now over before, with
-    its 95 % interval."""
+    """The rate of the row over that of one in turns with it; ``ratio``: now over before, with its 95 % interval."""
 
     against: str
     before: float

@@ -29,8 +29,13 @@ _SERIES = re.compile(r"rerun-([1-9]\d{0,8})-(?:of-[1-9]\d{0,8}|by-rule)")
 
 def read_manifest(path: Path) -> Manifest:
     """From its file or its bundle. Raises UsageError when there is none and DamagedBundle for an unusable one."""
+    if path.is_dir() and not (path / "manifest.json").exists():
+        found = [bundle for bundle in find_bundles([path]) if (bundle.path / "manifest.json").exists()]
+        if not found:
+            raise UsageError(f"{path} holds no manifest.json and no bundle; name a bundle, or its manifest.json")
+        named = ", ".join(few([str(bundle.path) for bundle in found], 3))
+        raise UsageError(f"{path} is a results folder with {counted(len(found), 'bundle')}; name one: {named}")
     if path.is_dir():
-        _require_bundle(path)
         return examined(Bundle(path)).manifest
     try:
         manifest = parse_manifest(read_text(path, str(path)), str(path))
@@ -59,21 +64,10 @@ def started_with(manifest: Manifest, path: Path) -> tuple[Manifest, ...]:
     return (manifest, *(each.manifest() for each in beside))
 
 
-def _require_bundle(folder: Path) -> None:
-    """Raises UsageError for a folder of bundles, naming some of them, and for any other folder without a manifest."""
-    if (folder / "manifest.json").exists():
-        return
-    found = [bundle for bundle in find_bundles([folder]) if (bundle.path / "manifest.json").exists()]
-    if not found:
-        raise UsageError(f"{folder} holds no manifest.json and no bundle; name a bundle, or its manifest.json")
-    named = ", ".join(few([str(bundle.path) for bundle in found], 3))
-    raise UsageError(f"{folder} is a results folder with {counted(len(found), 'bundle')}; name one: {named}")
-
-
 def repeats_of(manifest: Manifest, path: Path) -> tuple[list[Record], list[str]]:
-    """Records of all runs beside the bundle at ``path`` (or its manifest.json) that its row was measured by, as their
-    events give them, and a line for each that was left out or stores another record. Runs of a rerun are of another row
-    than those that it was set against."""
+    """Records of all runs beside the bundle at ``path`` (or its manifest.json) that its row was measured by, by their
+    events, and a line for each that was left out or stores another. A rerun is another row than what it is set against.
+    """
     bundle = Bundle(path if path.is_dir() else path.parent)
     if not (bundle.path / "events").is_dir():
         return [], []

@@ -98,7 +98,11 @@ class Ledger:
             return None
         left = self.seconds_left()
         if not is_begun and (left <= 0 or (self._expected(manifest) or 0.0) > left):
-            self._leave()
+            runs = counted(len(self.waiting), "run")
+            self.view.notice(f"budget spent: {runs} left, for the same command to go on with")
+            for each in self.waiting:
+                self._note("left_by_budget", each)
+            self.waiting.clear()
             return None
         self.view.run_started(manifest, self._to_the_end(left))
         self.waiting.remove(manifest)
@@ -167,12 +171,6 @@ class Ledger:
     def _leave_to_others(self, manifest: Manifest) -> None:
         self._note("busy", manifest)
         self.view.notice(f"{manifest.run.id} is being run by another process and was left to it")
-
-    def _leave(self) -> None:
-        self.view.notice(f"budget spent: {counted(len(self.waiting), 'run')} left, for the same command to go on with")
-        for manifest in self.waiting:
-            self._note("left_by_budget", manifest)
-        self.waiting.clear()
 
     def _note(self, what: str, manifest: Manifest) -> None:
         self.outcome.setdefault(what, []).append(manifest.run.id)
