@@ -195,8 +195,7 @@ def smallest_memory(gpus: Iterable[LocalDevice]) -> int | None:
 
 
 def offered_by(gpus: Sequence[LocalDevice], cores: int | None, sharing: int) -> dict[str, Any]:
-    """What these offer as fields of a ``Machine``. ``cores``: of the node, which so many GPUs are ``sharing``: a rank
-    has its part of them, where they are known."""
+    """What these offer as fields of a ``Machine``. ``cores``: of the node, where known, for ``sharing`` GPUs."""
     return {
         "device": "cuda",
         "max_ranks": len(gpus),
@@ -208,9 +207,8 @@ def offered_by(gpus: Sequence[LocalDevice], cores: int | None, sharing: int) -> 
 
 
 def look_at_machine(python: str, device: str, planning: bool = False, gpu_ids: tuple[str, ...] = ()) -> Machine:
-    """Choose the device: ``auto`` takes CUDA where a driver shows a GPU. CUDA_VISIBLE_DEVICES is honoured; ``gpu_ids``
-    choose among what it leaves. Raises UsageError when it is not there, unless for ``planning``, where nothing is run:
-    the machine has no place then."""
+    """``auto`` takes CUDA where a driver shows a GPU; ``gpu_ids`` choose among those that CUDA_VISIBLE_DEVICES leaves.
+    Raises UsageError when it is not there, unless for ``planning``: the machine has no place then."""
     import psutil
 
     present = local_devices() if device != "cpu" else ()
@@ -241,8 +239,7 @@ _OPTIONS = {"OMP_NUM_THREADS": "--threads", "CUDA_VISIBLE_DEVICES": "--gpu-ids",
 
 
 def measured_with(given: Mapping[str, str]) -> dict[str, str]:
-    """Those that identify a run, by name. A secret changes no measurement, and a manifest is meant to be published.
-    Raises UsageError for one that an option sets, and for one that is no text."""
+    """Those that identify a run, without secrets. Raises UsageError for one that an option sets or that is no text."""
     for name, value in given.items():
         if name in _OPTIONS:
             raise UsageError(f"--env {name}: give it by {_OPTIONS[name]}, which the manifest and the plan know of")

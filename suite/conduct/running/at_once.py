@@ -1,5 +1,4 @@
-"""Several runs of a ledger at the same time, a thread for each: side by side, each on devices of its own, or in turns
-by iteration, so that what is compared meets the same machine."""
+"""Several runs of a ledger at the same time, a thread for each: side by side, or in turns by iteration."""
 
 import selectors
 import signal
@@ -174,11 +173,8 @@ def side_by_side(ledger: Ledger, launcher: Launcher, slots: Slots) -> bool:
 
 
 def in_turns(ledger: Ledger, launcher: Launcher, group: Group) -> bool:
-    """A way to run a plan: runs of one ``group`` are started together and take turns by iteration.
-
-    Of such runs those take part that are still to be made: where others were made before, they are of another start.
-    Raises UsageError for a group where ``turns_refused`` has a reason.
-    """
+    """A way to run a plan: runs of one ``group`` that are still to be made are started together and take turns by
+    iteration. Raises UsageError for a group where ``turns_refused`` has a reason."""
     while ledger.waiting:
         if _start(ledger, launcher, group):
             return True
@@ -189,7 +185,7 @@ def _start(ledger: Ledger, launcher: Launcher, group: Group) -> bool:
     """Make the next run of the ledger, with those that take turns with it; whether somebody asked to stop."""
     key = group(ledger.waiting[0])
     if key is None:
-        return one_by_one(ledger, launcher, most=1)
+        return one_by_one(ledger, launcher, once=True)
     reason = turns_refused(launcher)
     if reason is not None:
         raise UsageError(f"rows cannot take turns by iteration: {reason}; --turns rounds runs one after the other")

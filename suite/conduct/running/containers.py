@@ -98,9 +98,7 @@ def _gpus(
             raise
         gpus = ()
     if not gpus and asked and not planning:
-        raise UsageError(
-            f"a container on the container runtime at {runtime.host} sees no GPU; suite doctor says what is missing"
-        )
+        raise UsageError(f"a container of the runtime at {runtime.host} sees no GPU; suite doctor says what is missing")
     return gpus if gpus or asked else None
 
 

@@ -278,9 +278,8 @@ def print_rerun(outcome: "RerunOutcome", root: Path) -> None:
     if outcome.differences:
         say("what differs around the runs:")
         columns = [
-            Column("", [each.name for each in outcome.differences], left=True),
-            Column("before", [each.before for each in outcome.differences], left=True),
-            Column("now", [each.after for each in outcome.differences], left=True),
+            Column(title, [getattr(each, name) for each in outcome.differences], left=True)
+            for title, name in (("", "name"), ("before", "before"), ("now", "after"))
         ]
         say("\n".join(grid_lines(columns, width)))
     elif found is not None:

@@ -305,8 +305,7 @@ def mean_cost(costs: Sequence[Cost]) -> Cost:
 
 
 def _document(row: PursuedRow, name: str, names: Sequence[str], summary: Summary) -> dict[str, Any]:
-    """One row at the end. ``half_width`` is relative; ``runs`` are those that count, ``attempts`` all; ``against``: its
-    rate over that of the best of its group, with the verdict and its interval at 95 %."""
+    """One row at the end. ``half_width`` is relative; ``attempts``: all runs; ``against``: the best of its group."""
     outlook, state, reason, against = row.outlook, row.state, ending(row), None
     if state == "more":
         state = "interrupted" if summary.interrupted else "budget spent" if summary.left_by_budget else "not finished"
@@ -332,8 +331,7 @@ def _document(row: PursuedRow, name: str, names: Sequence[str], summary: Summary
 
 
 def follow(pursuit: Pursuit, plan: Plan, work_on: Callable[..., Summary]) -> tuple[Plan, Summary, dict[str, Any]]:
-    """Work on the plan of a pursuit to its end; the plan with all of its runs, and what came of it for the JSON: what
-    was asked for, each row, and runs and seconds of all rows, those of before in."""
+    """Work on the plan of a pursuit to its end: the plan with all of its runs, and what came of it for the JSON."""
     summary = work_on(plan.model_copy(update={"manifests": pursuit.manifests}), further=pursuit.more)
     pursuit.look()  # once more, after the last run
     rows, short = pursuit.rows, [row_name(row.first) for row in pursuit.rows]

@@ -81,18 +81,10 @@ def reproduction(before: Sequence[RunSeconds], after: Sequence[RunSeconds], marg
         verdict = _of_interval(low, high, margin)
         reason = "the interval is partly within the margin and partly outside" * (verdict == "cannot tell")
     more_before, more_after = (0, 0) if verdict != "cannot tell" else _more(before, after, margin)
-    return Reproduction(
-        verdict=verdict,
-        margin=margin,
-        ratio=ratio.value if ratio else None,
-        low=low,
-        high=high,
-        runs_before=len(before),
-        runs_after=len(after),
-        more_before=more_before,
-        more_after=more_after,
-        reason=reason,
-    )
+    facts: dict[str, Any] = {"verdict": verdict, "margin": margin, "reason": reason}
+    facts |= {"ratio": ratio.value if ratio else None, "low": low, "high": high}
+    facts |= {"runs_before": len(before), "runs_after": len(after)}
+    return Reproduction(**facts, more_before=more_before, more_after=more_after)
 
 
 def _of_interval(low: float, high: float, margin: float) -> ReproductionVerdict:
@@ -151,17 +143,9 @@ def ratios_again(
         degrees = error**4 / (one.error**4 / one.degrees + other.error**4 / other.degrees)
         difference = LogDifference(other.mean - one.mean, error, degrees, is_moderated=True)
         low, high = difference.interval()
-        found.append(
-            RatioAgain(
-                against=name,
-                before=math.exp(one.mean),
-                now=math.exp(other.mean),
-                ratio=math.exp(difference.mean),
-                low=low,
-                high=high,
-                verdict=_of_interval(low, high, margin),
-            )
-        )
+        rates = {"before": math.exp(one.mean), "now": math.exp(other.mean), "ratio": math.exp(difference.mean)}
+        verdict = _of_interval(low, high, margin)
+        found.append(RatioAgain(against=name, **rates, low=low, high=high, verdict=verdict))
     return tuple(found)
 
 

@@ -102,9 +102,8 @@ def rerun_plan(
     extend: bool = False,
     manner: Sequence[str] = (),
 ) -> Plan:
-    """So many runs of the manifest under ``root``, as further repeats beside those that are there or with a cluster.
-    The plan's id says how many there are to be: where fewer were done, the series is continued; where all were, a new
-    one begins, unless the last is to be extended to so many."""
+    """So many runs of the manifest under ``root``. Where fewer were done than the last plan's id says, that series is
+    continued; else a new one begins, unless the last is to be extended to so many."""
     prefix, latest, begun, following = _last_rerun(manifest, root, image, manner)
     plans = {each.run.plan for each in begun.values()}
     done = sum(state_of(root, each) in ("done", "failed before") for each in begun.values())

@@ -5,7 +5,6 @@ import gc
 import math
 import time
 from collections.abc import Callable, Sequence
-from itertools import count
 from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
@@ -195,12 +194,9 @@ class Summary(Frozen):
     interrupted: bool = False
 
 
-def one_by_one(ledger: Ledger, launcher: Launcher, most: int | None = None) -> bool:
-    """Work until nothing is left, or so many runs were made; whether somebody asked to stop."""
-    for _ in count() if most is None else range(most):
-        manifest = ledger.take()
-        if manifest is None:
-            break
+def one_by_one(ledger: Ledger, launcher: Launcher, once: bool = False) -> bool:
+    """Work until nothing is left, or one run was made; whether somebody asked to stop."""
+    while (manifest := ledger.take()) is not None:
         result: Record | DamagedBundle | AlreadyThere
         try:
             python = ledger.settings.python_of(manifest.backend.label)
@@ -210,6 +206,8 @@ def one_by_one(ledger: Ledger, launcher: Launcher, most: int | None = None) -> b
         ledger.ended(manifest, result)
         if isinstance(result, Record) and result.status == "interrupted":
             return True
+        if once:
+            break
     return False
 
 
