@@ -99,7 +99,7 @@ class Confirmation:
 
     def run(self, settings: Settings, launcher: Launcher, view: View) -> Summary:
         """Make the runs that are not there yet."""
-        plan = Plan(id=self._study.question.digest[:12], manifests=tuple(self._manifests), skipped=(), notes=())
+        plan = Plan(id=self._study.question.digest[:12], manifests=tuple(self._manifests))
         way = partial(in_turns, group=lambda manifest: self._starts.get(manifest.run.id))
         return run_plan(plan, settings, launcher, view, way)
 

@@ -41,9 +41,7 @@ class Machine(Frozen):
     """
 
     python: str
-    pythons: dict[str, str] = Field(
-        default={}, description="of backends, or backend@environment, with one of their own"
-    )
+    pythons: dict[str, str] = Field(default={}, description="of backends, or backend@environment, with their own")
     device: Literal["cpu", "cuda"]
     max_ranks: int
     device_memory_bytes: int | None = None

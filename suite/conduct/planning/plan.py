@@ -28,8 +28,8 @@ class Plan(Frozen):
 
     id: str
     manifests: tuple[Manifest, ...]
-    skipped: tuple[Skipped, ...]
-    notes: tuple[str, ...]
+    skipped: tuple[Skipped, ...] = ()
+    notes: tuple[str, ...] = ()
     seats: dict[str, Seat] = Field(default={})
     in_rounds: tuple[str, ...] = ()
 

@@ -33,9 +33,7 @@ class Request(Declaring):
     measure: Measure
     limits: Limits = Limits()
     repeats: int = Field(default=3, gt=0, le=1000)
-    stopping: Annotated[Stopping | None, Later()] = Field(
-        default=None, description="the rule by which rows get more runs; `repeats` are then its least"
-    )
+    stopping: Annotated[Stopping | None, Later()] = Field(default=None, description="adds runs; repeats are its least")
     track: Track = "equal-config"
     device_memory_bytes: int | None = None
     # What a plan is made by, and no part of what identifies it:

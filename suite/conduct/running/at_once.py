@@ -148,9 +148,6 @@ class Slots:
         free = [device for device in self._devices if device not in lent]
         return tuple(free[:wanted]) if len(self.lent) < self.most and wanted <= len(free) else ()
 
-    def give_back(self, manifest: Manifest) -> None:
-        del self.lent[manifest.run.id]
-
 
 def side_by_side(ledger: Ledger, launcher: Launcher, slots: Slots) -> bool:
     """A way to run a plan: several at once in containers, each on devices (on a CPU: cores) of its own."""
@@ -169,7 +166,7 @@ def side_by_side(ledger: Ledger, launcher: Launcher, slots: Slots) -> bool:
         return containers.beside(stops, slots.most, gpus=(), cpuset=",".join(devices))
 
     with selectors.DefaultSelector() as selector:
-        return AtOnce(ledger, following, beside, slots.give_back, selector).work()
+        return AtOnce(ledger, following, beside, lambda manifest: slots.lent.pop(manifest.run.id), selector).work()
 
 
 def in_turns(ledger: Ledger, launcher: Launcher, group: Group) -> bool:

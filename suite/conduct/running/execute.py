@@ -25,11 +25,6 @@ from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest
 from suite.spec.terminal import detail
 
-#: more than the last events of a driver and a record of a thousand ranks
-_BYTES = 512 << 10
-#: what a rank's last words take
-_LEAST_BYTES = 4096
-
 
 def _file_of(folder: Path, size: int) -> BinaryIO:
     """A file of so many bytes without a name, so that a driver that is killed leaves nothing. Raises OSError."""
@@ -73,16 +68,16 @@ def execute(
 ) -> Record:
     """Run one manifest to its end and derive its record. A failed run is a record too. ``start``: where it takes turns.
 
-    Raises UsageError when the bundle cannot be made, or cannot be written to its end; what there is of it has a record
-    then, as far as there is room. Raises LauncherUnavailable, with the run recorded as interrupted, when no other can
-    be started. An interrupt ends the run, whose record says ``interrupted``; one that comes when the run is over is
-    raised as KeyboardInterrupt once the record is written. Events that a bundle could not hold are not passed on.
+    Raises UsageError when the bundle cannot be made, or written to its end; what there is of it has a record then, as
+    far as there is room. Raises LauncherUnavailable, with the run recorded as interrupted, when no other can start.
+    An interrupt ends the run; one after its end is a KeyboardInterrupt, its record written.
     """
     # Ctrl-C between the end of the ranks and the record must not lose it; a thread gets no signals
     stops = stop_requests() if threading.current_thread() is threading.main_thread() else nullcontext()
     with Bundle.begin(root, manifest) as bundle, stops as requests, ExitStack() as spare:
         with suppress(OSError):
-            spare.enter_context(_file_of(bundle.path, _BYTES))
+            # more than the last events of a driver and a record of a thousand ranks
+            spare.enter_context(_file_of(bundle.path, 512 << 10))
         away: LauncherUnavailable | None = None
         try:
             with bundle.driver_events() as log:
@@ -133,7 +128,7 @@ def _by_full_disk(outcome: Outcome, folder: Path) -> Outcome:
     if outcome.failure is None or outcome.failure.kind not in kinds:
         return outcome
     try:
-        _file_of(folder, _LEAST_BYTES).close()
+        _file_of(folder, 4096).close()  # as much as a rank's last words take
         return outcome
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):

@@ -200,8 +200,11 @@ def rerun_outcome(
     partners: Sequence[tuple[Sequence[Record], Plan]] = (),
 ) -> RerunOutcome:
     """What became of a rerun, by its events, against ``before``; ``partners``: of rows that took turns with it."""
-    after = _ended(plan, root)
-    sides = [(before, after), *((records, _ended(other, root)) for records, other in partners)]
+    sides = [
+        (records, [found.record for _, _, found in ended(each, root, examined)])
+        for records, each in ((before, plan), *partners)
+    ]
+    after = sides[0][1]
     earlier, later = ([measured(records, with_suspect) for records in side] for side in zip(*sides, strict=True))
     names = [row_name(other.manifests[0]) for _, other in partners]
     return RerunOutcome(
@@ -212,7 +215,3 @@ def rerun_outcome(
         differences=tuple(environment_differences(before, after)) if before else (),
         with_suspect=with_suspect,
     )
-
-
-def _ended(plan: Plan, root: Path) -> list[Record]:
-    return [found.record for _, _, found in ended(plan, root, examined)]

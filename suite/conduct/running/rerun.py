@@ -111,7 +111,7 @@ def rerun_plan(
         latest, begun = latest + 1, {}
     plan, left = f"rerun-{latest}-of-{runs}", range(following, following + runs - len(begun))
     new = [_repeat(manifest, prefix, repeat, plan) for repeat in left]
-    return Plan(id=plan, manifests=(*begun.values(), *new), skipped=(), notes=())
+    return Plan(id=plan, manifests=(*begun.values(), *new))
 
 
 def first_by_rule(

@@ -75,7 +75,7 @@ def test_no_device_is_lent_twice(devices: int, most: int, steps: list[tuple[bool
     for number, (gives_back, ranks) in enumerate(steps, start=1):
         manifest = run_of(number, min(ranks, devices))
         if gives_back and going:
-            slots.give_back(going.pop(0))
+            del slots.lent[going.pop(0).run.id]
         elif slots.room_for(manifest):
             free = [name for name in names if not any(name in some for some in slots.lent.values())]
             lent = slots.lent[manifest.run.id] = slots.room_for(manifest)
