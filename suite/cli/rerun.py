@@ -115,7 +115,7 @@ def rerun(
             together = tuple(each for one in (plan, *others) for each in one.manifests)
             summary = work_on(plan.model_copy(update={"manifests": together}))
         else:
-            asks = partial(Pursuit, rule=rule, root=runs, view=view)
+            asks = partial(Pursuit, rule=rule, root=runs, view=view, seats={})
             first = again.first_by_rule(wanted, runs, rule, lambda begun: asks([begun]).is_unfinished(), image)
             plan, summary, _ = follow(asks([first]), Plan(id=first.run.plan, manifests=(first,)), work_on)
         ended = INTERRUPTED if summary.interrupted else RUN_FAILED if summary.failed or summary.failed_before else None

@@ -70,7 +70,7 @@ def execute(
 
     Raises UsageError when the bundle cannot be made, or written to its end; what there is of it has a record then, as
     far as there is room. Raises LauncherUnavailable, with the run recorded as interrupted, when no other can start.
-    An interrupt ends the run; one after its end is a KeyboardInterrupt, its record written.
+    An interrupt ends the run; one after it is a KeyboardInterrupt. Events that no bundle could hold are not passed on.
     """
     # Ctrl-C between the end of the ranks and the record must not lose it; a thread gets no signals
     stops = stop_requests() if threading.current_thread() is threading.main_thread() else nullcontext()

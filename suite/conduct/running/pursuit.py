@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from pathlib import Path
 from statistics import fmean
-from types import MappingProxyType
 from typing import Any
 
 from suite.bundle.derive import StillRunning, record_of
@@ -87,9 +86,7 @@ class PursuedRow:
 class Pursuit:
     """The rows of a plan under one rule. Everything it decides follows from the bundles under ``root``."""
 
-    def __init__(
-        self, firsts: Sequence[Manifest], rule: Stopping, root: Path, view: View, seats: Seats = MappingProxyType({})
-    ) -> None:
+    def __init__(self, firsts: Sequence[Manifest], rule: Stopping, root: Path, view: View, seats: Seats) -> None:
         """``firsts``: of each row the first repeat that counts; ``seats``: of those in turns by iteration."""
         self.rule, self._root, self._view = rule, root, view
         self.rows = [_row(first, root, rule, seats.get(first.hash)) for first in firsts]
