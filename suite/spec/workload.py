@@ -147,7 +147,7 @@ class Workload(Declaring):
         for uneven, longest in _LONGEST.items():
             if body.get(uneven) is not None:
                 if info.mode == "json" and isinstance(body[uneven], str):  # it might name a file of this machine
-                    raise ValueError(f"{uneven} is text, must be an object")
+                    raise ValueError(f"workload.{uneven} is text, must be an object")
                 lengths = Lengths.model_validate(body[uneven])
                 if body.setdefault(longest, lengths.longest) != lengths.longest:
                     raise ValueError(f"{longest} {body[longest]} is not the longest of {uneven}, {lengths.text()}")

@@ -112,8 +112,8 @@ def test_a_missing_field_is_named(path, kind):
 @pytest.mark.parametrize(
     ("where", "value", "says"),
     [
-        (("workload", "lengths"), "list:/etc/passwd", "workload: Value error, lengths is text, must be an object"),
-        (("workload", "prompt_lengths"), "list:/etc/passwd", "Value error, prompt_lengths is text, must be an object"),
+        (("workload", "lengths"), "list:/etc/passwd", "workload.lengths is text, must be an object"),
+        (("workload", "prompt_lengths"), "list:/etc/passwd", "workload.prompt_lengths is text, must be an object"),
         (("workload", "lengths"), {"kind": "list", "listed": []}, "a list of lengths has 1 to"),
         (("workload", "algorithm", "name"), "dpo", "there is no algorithm 'dpo'"),
         (("workload", "algorithm", "options"), {"clip_high": -5}, "clip_high is a number"),
