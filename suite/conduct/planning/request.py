@@ -149,7 +149,7 @@ def _request(preset: Preset, point: PresetPoint, given: GivenOptions, common: Ma
             layout[name] = _values(point.layout, name) if name in compared else value
     if layout.get("generation") and "vllm" not in layout["generation"]:
         layout["engine_sleep"] = None  # the preset's, of an engine that was asked away
-    more = {"layout": layout, "preset": preset.name if nobody_chose else None}
+    more: dict[str, Any] = {"layout": layout, "preset": preset.name if nobody_chose else None}
     # a vendor's layouts stand as they are where the device is not known, the suite's own are for one
     assumed = None if preset.track == "vendor-default" else find_device(preset.written_for)
     if assumed is not None and common.get("device_memory_bytes") is None:
