@@ -12,7 +12,6 @@ from pydantic import ValidationError
 
 from suite.bundle.files import DamagedBundle, first_line, parse_object
 from suite.spec.base import printable
-from suite.spec.lengths import lengths_as_text
 from suite.spec.manifest import MANIFEST_SCHEMA, Manifest, Run
 from suite.spec.names import SAFE_ID
 from suite.spec.resolve import layout_errors
@@ -76,9 +75,6 @@ def _repeat_of(known: tuple[int, Manifest] | None, run: bytes, names: int) -> Ma
 def _read(text: str, body: Mapping[str, Any], name: str) -> Manifest:
     if "schema" in body and body["schema"] != MANIFEST_SCHEMA:
         raise DamagedBundle(not_read(name, body["schema"], MANIFEST_SCHEMA))
-    named = lengths_as_text(body)
-    if named is not None:  # a bundle must not have files of the machine read that it lies on
-        raise DamagedBundle(f"{name}: workload.{named} is text, must be an object")
     _check_numbers(body, name)
     try:
         manifest = Manifest.model_validate_json(text)

@@ -115,9 +115,9 @@ def rerun(
             together = tuple(each for one in (plan, *others) for each in one.manifests)
             summary = work_on(plan.model_copy(update={"manifests": together}))
         else:
-            asks = partial(Pursuit, rule=rule, root=runs, view=view)
+            asks = partial(Pursuit, rule=rule, root=runs, view=view, seats={})
             first = again.first_by_rule(wanted, runs, rule, lambda begun: asks([begun]).is_unfinished(), image)
-            plan, summary, _ = follow(asks([first]), _plan_of(first), work_on)
+            plan, summary, _ = follow(asks([first]), Plan(id=first.run.plan, manifests=(first,)), work_on)
         ended = INTERRUPTED if summary.interrupted else RUN_FAILED if summary.failed or summary.failed_before else None
     partners = [
         (again.repeats_of(row, folder / row.run.id)[0], other) for row, other in zip(rows[1:], others, strict=True)
@@ -128,10 +128,6 @@ def rerun(
     answer(outcome.document(), lambda: print_rerun(outcome, runs))
     missed = ("not reproduced", "cannot tell") if strict else ("not reproduced",)
     return ended or (GATE_NOT_MET if outcome.verdict in missed else DONE)
-
-
-def _plan_of(*manifests: Manifest) -> Plan:
-    return Plan(id=manifests[0].run.plan, manifests=manifests, skipped=(), notes=())
 
 
 def _image(wanted: Manifest, machine: Machine, force: bool) -> str | None:
@@ -209,4 +205,5 @@ def _on_cluster(where: Where, manifest: Path, count: int, runs: Path, options: S
     for submission in chosen(runs, left) if left else ():
         wait_until_over(runs, submission, partial(note_state, submission))
         note(f"{submission.run_id}: {outcome_line(collect_run(runs, submission))}")
-    return _plan_of(*(Bundle(runs / name).manifest() for name in names))
+    manifests = tuple(Bundle(runs / name).manifest() for name in names)
+    return Plan(id=manifests[0].run.plan, manifests=manifests)

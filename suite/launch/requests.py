@@ -12,8 +12,12 @@ from types import FrameType
 class StopRequests:
     """Signals that ask the driver to stop. ``descriptor`` is readable when one has arrived."""
 
-    def __init__(self, descriptor: int) -> None:
-        self.descriptor = descriptor
+    def __init__(self) -> None:
+        self.descriptor, self._writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def add(self, number: int) -> None:
+        with suppress(BlockingIOError):  # thousands of requests wait already
+            os.write(self._writing, bytes([number]))
 
     def take(self) -> str | None:
         """Name of the oldest request that was not taken yet, such as ``SIGINT``; ``None`` when there is none."""
@@ -21,6 +25,10 @@ class StopRequests:
             return signal.Signals(os.read(self.descriptor, 1)[0]).name
         except BlockingIOError:
             return None
+
+    def close(self) -> None:
+        os.close(self.descriptor)
+        os.close(self._writing)
 
 
 Stops = Callable[[], AbstractContextManager[StopRequests]]
@@ -48,20 +56,14 @@ def stop_requests() -> Iterator[StopRequests]:
     if _collecting:
         yield _collecting[0]
         return
-    reading, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-
-    def note(number: int, frame: FrameType | None) -> None:
-        with suppress(BlockingIOError):  # thousands of requests wait already
-            os.write(writing, bytes([number]))
-
+    requests = StopRequests()
     try:
-        with _handled((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), note):
-            _collecting.append(StopRequests(reading))
-            yield _collecting[0]
+        with _handled((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), lambda number, frame: requests.add(number)):
+            _collecting.append(requests)
+            yield requests
     finally:
         _collecting.clear()
-        os.close(reading)
-        os.close(writing)
+        requests.close()
 
 
 @contextmanager

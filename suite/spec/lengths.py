@@ -4,7 +4,6 @@ import math
 import random
 import re
 from collections import defaultdict
-from collections.abc import Mapping
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
@@ -135,14 +134,6 @@ def _parts(mean: float, sigma: float, count: int) -> list[float]:
     normal = NormalDist()
     inner = [normal.cdf(normal.inv_cdf(part / count) - sigma) for part in range(1, count)]
     return [mean * count * (above - below) for below, above in pairwise([0.0, *inner, 1.0])]
-
-
-def lengths_as_text(manifest: Any) -> str | None:
-    """The field of a manifest's workload, as parsed JSON, that is a text, which might name a file to be read."""
-    workload = manifest.get("workload") if isinstance(manifest, Mapping) else None
-    if not isinstance(workload, Mapping):
-        return None
-    return next((name for name in ("lengths", "prompt_lengths") if isinstance(workload.get(name), str)), None)
 
 
 def parse_lengths(text: str) -> dict[str, Any]:

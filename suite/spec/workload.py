@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
+from pydantic import Field, NonNegativeInt, PositiveInt, ValidationInfo, model_validator
 
 from suite.spec.algorithms import PPO_NAME, Algorithm, declarations
 from suite.spec.base import Frozen
@@ -139,13 +139,15 @@ class Workload(Declaring):
 
     @model_validator(mode="before")
     @classmethod
-    def _complete(cls, value: Any) -> Any:
+    def _complete(cls, value: Any, info: ValidationInfo) -> Any:
         """Fill in what follows from other fields: the longest lengths, an algorithm's usual group and reward."""
         if not isinstance(value, Mapping):
             return value
         body = dict(value)
         for uneven, longest in _LONGEST.items():
             if body.get(uneven) is not None:
+                if info.mode == "json" and isinstance(body[uneven], str):  # it might name a file of this machine
+                    raise ValueError(f"workload.{uneven} is text, must be an object")
                 lengths = Lengths.model_validate(body[uneven])
                 if body.setdefault(longest, lengths.longest) != lengths.longest:
                     raise ValueError(f"{longest} {body[longest]} is not the longest of {uneven}, {lengths.text()}")

@@ -8,11 +8,9 @@ from suite.bundle.derive import record_of
 from suite.bundle.event_fields import Iteration
 from suite.bundle.record import Record
 from suite.bundle.store import Bundle
-from suite.report.facts.pool import counted_seconds, turn_of
+from suite.report.facts.pool import runs_in_turns
 from suite.report.facts.suspect import is_invalid, is_suspect
-from suite.report.facts.variants import launch_setting_of
 from suite.spec.manifest import Manifest
-from suite.stats.intervals import RunSeconds
 from suite.stats.rounds import InTurns
 from suite.tune.knobs import Choice
 from suite.tune.study import Outcome, Trial
@@ -108,11 +106,5 @@ class Reference:
 
 def in_turns(folder: Path, runs: Sequence[str]) -> InTurns:
     """The runs of a confirmed row that have a rate, each with its turn. Raises DamagedBundle."""
-    measured, turns = [], []
-    for run in runs:
-        found = made(folder, run)
-        if found is None or rate_of(found.record) is None or found.record.counts is None:
-            continue
-        measured.append(RunSeconds(found.record.counts.samples, counted_seconds(found.record)))
-        turns.append(turn_of(found.record, launch_setting_of(found.record)))
-    return InTurns(tuple(measured), tuple(turns))
+    found = [made(folder, run) for run in runs]
+    return runs_in_turns(run.record for run in found if run is not None and rate_of(run.record) is not None)

@@ -91,15 +91,15 @@ class Confirmation:
         points = [
             Point(backend=first.backend.label, **{part: getattr(first, part) for part in parts}) for first in firsts
         ]
-        seated = take_seats(points, self._turning, False)
-        if seated.in_rounds:
-            return seated.in_rounds[0]
-        several = any(point.seat and point.seat.blocks > 1 for point in seated.points)
+        seated, _, in_rounds = take_seats(points, self._turning, False)
+        if in_rounds:
+            return in_rounds[0]
+        several = any(point.seat and point.seat.blocks > 1 for point in seated)
         return "there is no room for all of them at once" if several else None
 
     def run(self, settings: Settings, launcher: Launcher, view: View) -> Summary:
         """Make the runs that are not there yet."""
-        plan = Plan(id=self._study.question.digest[:12], manifests=tuple(self._manifests), skipped=(), notes=())
+        plan = Plan(id=self._study.question.digest[:12], manifests=tuple(self._manifests))
         way = partial(in_turns, group=lambda manifest: self._starts.get(manifest.run.id))
         return run_plan(plan, settings, launcher, view, way)
 

@@ -78,7 +78,7 @@ class Trials:
 
     def run(self, settings: Settings, launcher: Launcher) -> bool:
         """Search to the end; whether somebody interrupted it. Raises UsageError."""
-        empty = Plan(id=self.study.question.digest[:12], manifests=(), skipped=(), notes=())
+        empty = Plan(id=self.study.question.digest[:12], manifests=())
         settings = settings.model_copy(update={"root": self._root})
         return run_plan(empty, settings, launcher, self._view, further=self.more).interrupted
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from suite.conduct.running.display import PlainView
+from suite.conduct.running.display import View
 from suite.launch.cluster.submission import write_submission
 from suite.launch.slurm import client
 from suite.spec.manifest import manifest_hash
@@ -118,8 +118,8 @@ def test_of_a_manifest_that_is_to_run_again(folder: Path, tmp_path: Path) -> Non
 def test_of_a_run_that_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
     manifest = synthetic_manifest()
     size = manifest.size.model_copy(update={"name": f"1M{EVIL}"})
-    PlainView(sys.stdout).run_started(manifest.model_copy(update={"size": size}), 1.0)
-    PlainView(sys.stdout).notice(EVIL)
+    View(sys.stdout).run_started(manifest.model_copy(update={"size": size}), 1.0)
+    View(sys.stdout).notice(EVIL)
     told = capsys.readouterr().out
     assert "evil" in told and all(char == "\n" or char.isprintable() for char in told)
 

@@ -12,6 +12,7 @@ from suite.cli.command import Python, flag, group, option
 from suite.cli.options.fields import option_group, option_of, settings_of
 from suite.cli.output import warn
 from suite.conduct.planning.machine import Machine, look_at_machine, measured_with
+from suite.conduct.planning.turns import is_remote
 from suite.launch.docker.settings import DockerSettings
 from suite.launch.idle import REQUIRE_IDLE, busy_now, require_idle_cpus, require_idle_gpus
 from suite.launch.local import LocalLauncher, find_start
@@ -58,6 +59,8 @@ class Where(DockerOptions):
         if self.launcher not in LAUNCHERS:
             known = " or ".join(LAUNCHERS)
             raise UsageError(f"--launcher is {known}, not {self.launcher!r}{nearest(self.launcher, LAUNCHERS)}")
+        if device not in ("auto", "cpu", "cuda"):
+            raise UsageError(f"--device is auto, cpu or cuda, not {device!r}")
         given = {field.name for field in fields(self) if getattr(self, field.name) != field.default}
         for name, own in _OWN.items():
             for each in own if name != self.launcher else ():
@@ -65,25 +68,21 @@ class Where(DockerOptions):
                     way = f"add --launcher {name}, or leave it out"
                     raise UsageError(f"{option_of(each)} means nothing to the {self.launcher} launcher; {way}")
         settings = settings_of(self, DockerSettings)
+        if device == "cpu" and settings.gpu_ids:
+            raise UsageError("--device cpu leaves no use for --gpu-ids; leave it out")
         if self.require_idle:
             settings = settings.model_copy(update={"env": {**settings.env, **REQUIRE_IDLE}})
         opened = LAUNCHERS[self.launcher](self, settings, device, backends, planning)
-        if self.require_idle and not planning and not _is_remote(opened[1]):
+        if self.require_idle and not planning and not is_remote(opened[1]):
             on_gpus = opened[0].device == "cuda"
             require_idle_gpus(opened[0].device_names) if on_gpus else require_idle_cpus()
         return opened
 
     def warn_if_busy(self, machine: Machine, launcher: Launcher) -> None:
         """One line on standard error about what else this host does, where it is the one that runs are started on."""
-        busy = None if self.require_idle or _is_remote(launcher) else busy_now(machine.device, machine.device_names)
+        busy = None if self.require_idle or is_remote(launcher) else busy_now(machine.device, machine.device_names)
         if busy is not None:
             warn("warning: ", f"this machine is busy: {busy}; runs that this disturbs will be marked as suspect")
-
-
-def _is_remote(launcher: Launcher) -> bool:
-    """Whether runs are started on another host, at which nobody can look from here."""
-    runtime = getattr(launcher, "runtime", None)
-    return runtime is not None and runtime.facts.remote
 
 
 def _local(where: Where, settings: DockerSettings, device: str, backends: Sequence[str], planning: bool) -> Opened:

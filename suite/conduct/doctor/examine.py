@@ -20,7 +20,7 @@ from suite.backends.registry import Interpreters, backends, find_backend, own_ba
 from suite.conduct.planning.machine import smallest_memory
 from suite.launch.docker.connection import Runtime, connect
 from suite.launch.docker.offers import access_of
-from suite.launch.idle import others_on_cpus
+from suite.launch.idle import busy_now
 from suite.launch.probe import LocalDevice, ask_worker, hidden_by_variable, host_facts, local_devices, stack_versions
 from suite.spec.base import Frozen, UsageError
 from suite.spec.catalogue import find_device, find_size, find_workload, ladders
@@ -115,16 +115,16 @@ def _backend_check(driver: BackendDriver, python: str, device: str) -> Check:
         except UsageError as unanswered:
             errors = [str(unanswered)]
     advice = _stack_advice(python, missing, errors, driver.installation) if missing or errors else None
-    return Check(name=f"backend {driver.name}", state="missing" if advice else "ok", found=found, advice=advice)
+    return _check(f"backend {driver.name}", found, advice, "missing")
 
 
 def _there(versions: Mapping[str, str | None]) -> str:
     return ", ".join(f"{package} {version}" for package, version in versions.items() if version)
 
 
-def _check(name: str, found: str, advice: str | None = None) -> Check:
-    """Of what runs can do without."""
-    return Check(name=name, state="warning" if advice else "ok", found=found, advice=advice or None)
+def _check(name: str, found: str, advice: str | None = None, bad: Literal["warning", "missing"] = "warning") -> Check:
+    """``bad``: where there is advice; a warning is of what runs can do without."""
+    return Check(name=name, state=bad if advice else "ok", found=found, advice=advice or None)
 
 
 def commands_to_install(backend: str) -> list[str]:
@@ -167,8 +167,7 @@ def _gpu_check(gpus: tuple[LocalDevice, ...]) -> Check:
 
 
 def _cores_check() -> Check:
-    cores, load, use = len(os.sched_getaffinity(0)), psutil.getloadavg()[0], others_on_cpus()
-    disturbed_by = use.text if use is not None and use.disturbs("cpu") else None
+    cores, load, disturbed_by = len(os.sched_getaffinity(0)), psutil.getloadavg()[0], busy_now("cpu", ())
     is_noisy = disturbed_by or load > 0.5 * cores
     advice = "something else is running; figures measured now will be noisy" if is_noisy else None
     return _check("cores", f"{cores}{f'; {disturbed_by}' if disturbed_by else f', load {load:.1f}'}", advice)
@@ -177,8 +176,7 @@ def _cores_check() -> Check:
 def _disk_check(runs: Path) -> Check:
     folder = runs if runs.exists() else runs.absolute().parent
     if not folder.is_dir():
-        advice = "name another with --runs"
-        return Check(name="results folder", state="missing", found=f"{runs} is no folder", advice=advice)
+        return _check("results folder", f"{runs} is no folder", "name another with --runs", "missing")
     free = shutil.disk_usage(folder).free
     full = "free some space before a long ladder" if free < FREE_DISK_BYTES else None
     return _check("results folder", f"{free / 2**30:.1f} GiB free", full)

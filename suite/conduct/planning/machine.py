@@ -41,12 +41,10 @@ class Machine(Frozen):
     """
 
     python: str
-    pythons: dict[str, str] = Field(
-        default={}, description="of backends, or backend@environment, with one of their own"
-    )
+    pythons: dict[str, str] = Field(default={}, description="of backends, or backend@environment, with their own")
     device: Literal["cpu", "cuda"]
     max_ranks: int
-    device_memory_bytes: int | None
+    device_memory_bytes: int | None = None
     device_name: str | None = None
     threads_per_rank: int = Field(default=1, description="of a run that does not ask for another number")
     host_memory_bytes: int | None = None
@@ -59,8 +57,7 @@ class Machine(Frozen):
     is_asked: ClassVar[bool] = True
 
     def require_room(self, ranks: int, force: bool, nodes: int = 1, threads: int = 1) -> None:
-        """Raises UsageError for several nodes, for more ranks than devices, and without ``force`` for ranks of so many
-        ``threads`` each on a CPU that has fewer."""
+        """Raises UsageError for several nodes, more ranks than GPUs, and without ``force`` more threads than cores."""
         if nodes > 1:
             raise UsageError(
                 f"{ranks} ranks on {nodes} nodes need the kubernetes or the slurm launcher; this one has one node "
@@ -78,18 +75,14 @@ class Machine(Frozen):
             )
 
     def require_memory(self, manifests: Iterable[Manifest]) -> None:
-        """Raises UsageError for a run whose ranks need more than the host has even at their floor. On a GPU such a run
-        fails and tells; on a CPU it would take the machine with it."""
+        """Raises UsageError for a run on a CPU whose floor is more than the host has, which would go down."""
         if self.host_memory_bytes is None:
             return
         for manifest in (each for each in manifests if each.measure.device == "cpu"):
-            layout = manifest.layout
-            work = (manifest.size, manifest.workload, manifest.work, layout, manifest.measure.precision)
-            training = memory_floor(*work).bytes * layout.training_ranks
-            needed = (training + generating_floor(*work) * layout.generation_ranks) / layout.nodes
+            needed = floor_bytes(manifest) / manifest.layout.nodes
             if needed > self.host_memory_bytes:
                 raise UsageError(
-                    f"{manifest.backend.name} {manifest.size.name} on {layout.ranks} ranks needs at least "
+                    f"{manifest.backend.name} {manifest.size.name} on {manifest.layout.ranks} ranks needs at least "
                     f"{needed / 2**30:,.1f} GiB of memory, this machine has {self.host_memory_bytes / 2**30:,.1f} GiB; "
                     "choose a smaller size"
                 )
@@ -187,14 +180,20 @@ def without_missing(optional: tuple[str, ...], versions: dict[str, str | None]) 
     return {package: version for package, version in versions.items() if version is not None or package not in optional}
 
 
+def floor_bytes(manifest: Manifest) -> int:
+    """That all ranks of a run need together at the least."""
+    layout = manifest.layout
+    work = (manifest.size, manifest.workload, manifest.work, layout, manifest.measure.precision)
+    return memory_floor(*work).bytes * layout.training_ranks + generating_floor(*work) * layout.generation_ranks
+
+
 def smallest_memory(gpus: Iterable[LocalDevice]) -> int | None:
     """Bytes of the smallest device; ``None`` where one does not tell, as those that share the host's memory."""
     return min((gpu.memory_bytes or 0 for gpu in gpus), default=0) or None
 
 
 def offered_by(gpus: Sequence[LocalDevice], cores: int | None, sharing: int) -> dict[str, Any]:
-    """What these offer as fields of a ``Machine``. ``cores``: of the node, which so many GPUs are ``sharing``: a rank
-    has its part of them, where they are known."""
+    """What these offer as fields of a ``Machine``. ``cores``: of the node, where known, for ``sharing`` GPUs."""
     return {
         "device": "cuda",
         "max_ranks": len(gpus),
@@ -205,21 +204,11 @@ def offered_by(gpus: Sequence[LocalDevice], cores: int | None, sharing: int) -> 
     }
 
 
-def require_device_name(device: str, gpu_ids: tuple[str, ...]) -> None:
-    """Raises UsageError unless it is one that ``--device`` takes, which has a use for GPUs that are named."""
-    if device not in ("auto", "cpu", "cuda"):
-        raise UsageError(f"--device is auto, cpu or cuda, not {device!r}")
-    if device == "cpu" and gpu_ids:
-        raise UsageError("--device cpu leaves no use for --gpu-ids; leave it out")
-
-
 def look_at_machine(python: str, device: str, planning: bool = False, gpu_ids: tuple[str, ...] = ()) -> Machine:
-    """Choose the device: ``auto`` takes CUDA where a driver shows a GPU. CUDA_VISIBLE_DEVICES is honoured; ``gpu_ids``
-    choose among what it leaves. Raises UsageError when it is not there, unless for ``planning``, where nothing is run:
-    the machine has no place then."""
+    """``auto`` takes CUDA where a driver shows a GPU; ``gpu_ids`` choose among those that CUDA_VISIBLE_DEVICES leaves.
+    Raises UsageError when it is not there, unless for ``planning``: the machine has no place then."""
     import psutil
 
-    require_device_name(device, gpu_ids)
     present = local_devices() if device != "cpu" else ()
     gpus = local_choice(present, gpu_ids, os.environ)
     limit = f"{VISIBLE}={os.environ[VISIBLE]}" if VISIBLE in os.environ else None
@@ -239,9 +228,8 @@ def look_at_machine(python: str, device: str, planning: bool = False, gpu_ids: t
         if hidden is not None:
             raise UsageError(f"--device cuda: this host has {len(present)} GPUs, but {hidden}; unset it, or name some")
         raise UsageError(f"--device cuda: {why_no_gpu(container_id() is not None)}")
-    cores = len(usable_cpus())
     memory = psutil.virtual_memory().total
-    return Machine(python=python, device="cpu", max_ranks=cores, device_memory_bytes=None, host_memory_bytes=memory)
+    return Machine(python=python, device="cpu", max_ranks=len(usable_cpus()), host_memory_bytes=memory)
 
 
 #: variable -> the option that sets what the manifest says of it
@@ -249,8 +237,7 @@ _OPTIONS = {"OMP_NUM_THREADS": "--threads", "CUDA_VISIBLE_DEVICES": "--gpu-ids",
 
 
 def measured_with(given: Mapping[str, str]) -> dict[str, str]:
-    """Those that identify a run, by name. A secret changes no measurement, and a manifest is meant to be published.
-    Raises UsageError for one that an option sets, and for one that is no text."""
+    """Those that identify a run, without secrets. Raises UsageError for one that an option sets or that is no text."""
     for name, value in given.items():
         if name in _OPTIONS:
             raise UsageError(f"--env {name}: give it by {_OPTIONS[name]}, which the manifest and the plan know of")

@@ -28,8 +28,8 @@ class Plan(Frozen):
 
     id: str
     manifests: tuple[Manifest, ...]
-    skipped: tuple[Skipped, ...]
-    notes: tuple[str, ...]
+    skipped: tuple[Skipped, ...] = ()
+    notes: tuple[str, ...] = ()
     seats: dict[str, Seat] = Field(default={})
     in_rounds: tuple[str, ...] = ()
 
@@ -73,9 +73,9 @@ def make_joint_plan(
     identity = digest(bodies[0] if len(bodies) == 1 else bodies)[:12]
     notes += [note for each in requests for note in _notes(each, [*drivers.values()])]
     unique = {digest(point.model_dump(mode="json")): point for point in points}
-    seated = take_seats([*unique.values()], turning, "iterations" in request.left_open)
-    notes += [*seated.assumed, *(f"rounds, not turns by iteration: {reason}" for reason in seated.in_rounds)]
-    ordered = _interleaved(_allowed(request, seated.points), request.repeats)
+    seated, assumed, in_rounds = take_seats([*unique.values()], turning, "iterations" in request.left_open)
+    notes += [*assumed, *(f"rounds, not turns by iteration: {reason}" for reason in in_rounds)]
+    ordered = _interleaved(_allowed(request, seated), request.repeats)
     bases = {drivers[name].name: seat_of(name)[1] for name in reversed(drivers)}
     manifests = []
     for point, repeat in ordered:
@@ -102,7 +102,7 @@ def make_joint_plan(
         skipped=tuple(skipped),
         notes=tuple(dict.fromkeys(notes)),
         seats=seats,
-        in_rounds=seated.in_rounds,
+        in_rounds=in_rounds,
     )
 
 

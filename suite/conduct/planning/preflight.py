@@ -34,8 +34,7 @@ class Expected(Frozen):
 
 
 class Row(Frozen):
-    """One run. ``refused``: why it should not be started, and what would do instead; ``unchecked``: why nothing is
-    known of it."""
+    """One run. ``refused``: why it should not start, and what would do; ``unchecked``: why nothing is known of it."""
 
     run: str
     expected: Expected | None = None
@@ -89,8 +88,7 @@ class Preflight(Frozen):
 def preflight(
     manifests: Iterable[Manifest], device: str | None, price: float | None = None, host_memory_bytes: int | None = None
 ) -> Preflight:
-    """What to expect of runs on such devices; ``price``: money per device and hour; ``host_memory_bytes``: of each
-    node."""
+    """What to expect of runs on such devices; ``price``: per device and hour; ``host_memory_bytes``: of a node."""
     found = find_device(device) if device else None
     seen: dict[str, dict[str, Any]] = {}
     rows = []

@@ -33,9 +33,7 @@ class Request(Declaring):
     measure: Measure
     limits: Limits = Limits()
     repeats: int = Field(default=3, gt=0, le=1000)
-    stopping: Annotated[Stopping | None, Later()] = Field(
-        default=None, description="the rule by which rows get more runs; `repeats` are then its least"
-    )
+    stopping: Annotated[Stopping | None, Later()] = Field(default=None, description="adds runs; repeats are its least")
     track: Track = "equal-config"
     device_memory_bytes: int | None = None
     # What a plan is made by, and no part of what identifies it:
@@ -151,23 +149,17 @@ def _request(preset: Preset, point: PresetPoint, given: GivenOptions, common: Ma
             layout[name] = _values(point.layout, name) if name in compared else value
     if layout.get("generation") and "vllm" not in layout["generation"]:
         layout["engine_sleep"] = None  # the preset's, of an engine that was asked away
-    more = {"layout": layout, "preset": preset.name if nobody_chose else None, **_device(preset, common)}
+    more: dict[str, Any] = {"layout": layout, "preset": preset.name if nobody_chose else None}
+    # a vendor's layouts stand as they are where the device is not known, the suite's own are for one
+    assumed = None if preset.track == "vendor-default" else find_device(preset.written_for)
+    if assumed is not None and common.get("device_memory_bytes") is None:
+        more |= {"device_memory_bytes": assumed.memory_bytes, "device_name": assumed.name}
     nodes = 1 if given.ranks else point.nodes
     usual = {"sizes": (find_size(point.size),), "ranks": (point.ranks,), "nodes": nodes, "track": preset.track}
     return _made(given, {**common, **more}, preset.work_of(point), preset.precision, **usual)
 
 
-def _device(preset: Preset, common: Mapping[str, Any]) -> dict[str, Any]:
-    """What layout and limits are chosen by: the device at hand, else the one that the suite's own layouts are written
-    for. A vendor's layouts stand as they are where the device is not known."""
-    assumed = None if preset.track == "vendor-default" else find_device(preset.written_for)
-    if assumed is None or common.get("device_memory_bytes") is not None:
-        return {}
-    return {"device_memory_bytes": assumed.memory_bytes, "device_name": assumed.name}
-
-
 def _values(layout: Mapping[str, Any], name: str) -> tuple[Any, ...]:
-    """Of a field that can be compared: none, one, or a list of them."""
     value = layout.get(name, ())
     return tuple(value) if isinstance(value, (list, tuple)) else (value,)
 

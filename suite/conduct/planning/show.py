@@ -39,8 +39,7 @@ _FIGURES = ("ranks", "samples", "repeat")
 
 
 def print_plan(plan: Plan, rows: Sequence[dict], found: Preflight) -> None:
-    """The dry run: every run in order with what the results folder holds of it, then what cannot be run, and what is
-    expected of each configuration. ``found``: of the runs that are still to be done."""
+    """Every run in order, what cannot be run, and what is expected; ``found``: of the runs still to be done."""
     ranks = {**_RANKS, "scaling": 1 if len({row["scaling"] for row in rows}) == 1 else 0}
     names = ("run", "backend", "size", "ranks", "layout", "scaling", "samples", "repeat", "state")
     cells = {name: [str(row[name]) for row in rows] for name in names}

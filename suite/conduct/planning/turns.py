@@ -3,8 +3,7 @@
 import math
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
-from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -43,7 +42,6 @@ class Seat(Frozen):
 
 #: By the hash of the row.
 Seats = Mapping[str, Seat]
-NO_SEATS: Seats = MappingProxyType({})
 
 
 def start_of(manifest: Manifest, seats: Seats) -> Hashable | None:
@@ -103,21 +101,17 @@ class Turning(Frozen):
 ROUNDS = Turning(asked="rounds")
 
 
-class Seated(NamedTuple):
-    """The points, those in turns with a seat; what was assumed of memory; and why others, that might, have none."""
+def take_seats(
+    points: list[Point], turning: Turning, chooses_iterations: bool
+) -> tuple[list[Point], list[str], tuple[str, ...]]:
+    """The points, those in turns with a seat; what was assumed of memory; and why others, that might, have none.
 
-    points: list[Point]
-    assumed: tuple[str, ...] = ()
-    in_rounds: tuple[str, ...] = ()
-
-
-def take_seats(points: list[Point], turning: Turning, chooses_iterations: bool) -> Seated:
-    """Who takes turns with whom. A group is all that are of one size and do one kind of work: those that are compared,
-    engines with engines unless ``mixed``, and a backend on several numbers of ranks, because scaling efficiency is a
-    ratio too. ``chooses_iterations``: nobody else did. Raises UsageError where turns by iteration were asked for and
-    are possible nowhere."""
+    A group is all that are of one size and do one kind of work: those that are compared, engines with engines unless
+    ``mixed``, and a backend on several numbers of ranks, because scaling efficiency is a ratio too.
+    ``chooses_iterations``: nobody else did. Raises UsageError where turns by iteration were asked for and are possible
+    nowhere."""
     if turning.asked == "rounds":
-        return Seated(points)
+        return points, [], ()
     groups: dict[Hashable, list[Point]] = defaultdict(list)
     reasons: dict[str, None] = {}
     for point in points:
@@ -149,7 +143,7 @@ def take_seats(points: list[Point], turning: Turning, chooses_iterations: bool) 
         measure = point.measure.model_copy(update={**changes, **own})
         update = {"seat": seats[id(point)], "measure": measure} if id(point) in seats else {}
         seated.append(point.model_copy(update=update))
-    return Seated(seated, tuple(assumed), tuple(reasons) if len(points) > 1 else ())
+    return seated, assumed, tuple(reasons) if len(points) > 1 else ()
 
 
 def _why_alone(point: Point) -> str | None:
@@ -210,7 +204,12 @@ def _blocks(members: Sequence[Point], needs: Mapping[int, float], room_bytes: in
     return blocks
 
 
+def is_remote(launcher: Launcher) -> bool:
+    """Whether runs are started on another host, at which nobody can look from here."""
+    runtime = getattr(launcher, "runtime", None)  # of containers
+    return runtime is not None and runtime.facts.remote
+
+
 def turns_refused(launcher: Launcher) -> str | None:
     """Why rows cannot take turns where this launcher starts them; null where they can."""
-    runtime = getattr(launcher, "runtime", None)  # of containers
-    return "the container runtime is on another host" if runtime is not None and runtime.facts.remote else None
+    return "the container runtime is on another host" if is_remote(launcher) else None

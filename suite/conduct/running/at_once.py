@@ -1,7 +1,5 @@
-"""Several runs of a ledger at the same time, a thread for each: side by side, each on devices of its own, or in turns
-by iteration, so that what is compared meets the same machine."""
+"""Several runs of a ledger at the same time, a thread for each: side by side, or in turns by iteration."""
 
-import os
 import selectors
 import signal
 import threading
@@ -12,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from suite.bundle.record import Record
 from suite.bundle.store import AlreadyThere, DamagedBundle
@@ -35,14 +33,6 @@ LEAST_TURNS = 6
 Group = Callable[[Manifest], Hashable | None]
 
 
-class Lane(NamedTuple):
-    """A run that goes on, and the pipe that carries stop requests to it."""
-
-    manifest: Manifest
-    reading: int
-    writing: int
-
-
 @dataclass
 class AtOnce:
     """Runs in threads; the one that waits for all alone touches ledger and view. One use.
@@ -58,7 +48,7 @@ class AtOnce:
     selector: selectors.BaseSelector
     start: Start | None = None
     _mailbox: Mailbox = field(default_factory=Mailbox)
-    _lanes: dict[str, Lane] = field(default_factory=dict)
+    _going: dict[str, StopRequests] = field(default_factory=dict)
     _interrupted: bool = False
     _error: Exception | None = None
 
@@ -81,7 +71,7 @@ class AtOnce:
         with stop_requests() as requests, closing(self._mailbox):
             self.selector.register(requests.descriptor, selectors.EVENT_READ, partial(self._stop, requests))
             self.selector.register(self._mailbox.descriptor, selectors.EVENT_READ, self._mailbox.deliver)
-            while self._tried(self._start) or self._lanes:
+            while self._tried(self._start) or self._going:
                 for key, _ in self.selector.select():
                     self._tried(key.data)
         if self._error is not None:
@@ -92,15 +82,13 @@ class AtOnce:
         """Start every run that may be; whether one was started."""
         started = False
         while not (self._interrupted or self._error) and (manifest := self.following()) is not None:
-            lane = Lane(manifest, *os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC))
-            self._lanes[manifest.run.id] = lane
-            threading.Thread(target=self._run, args=(lane,)).start()
+            requests = self._going[manifest.run.id] = StopRequests()
+            threading.Thread(target=self._run, args=(manifest, requests)).start()
             started = True
         return started
 
-    def _run(self, lane: Lane) -> None:
+    def _run(self, manifest: Manifest, requests: StopRequests) -> None:
         """In a thread: one run to its end."""
-        manifest, requests = lane.manifest, StopRequests(lane.reading)
         result: Record | Exception
         try:
             launcher = self.launcher(manifest, lambda: nullcontext(requests))
@@ -109,7 +97,7 @@ class AtOnce:
             result = execute(manifest, self.ledger.settings.root, launcher, python, on_event, self.start)
         except Exception as error:  # noqa: BLE001 - the main thread raises it
             result = error
-        self._post(self._end, lane, result)
+        self._post(self._end, manifest, result)
 
     def _post(self, call: Callable[..., object], *given: Any) -> None:
         self._mailbox.post(partial(self._tried, partial(call, *given)))
@@ -123,16 +111,14 @@ class AtOnce:
             self._forward(signal.SIGTERM)
             return None
 
-    def _end(self, lane: Lane, result: Record | Exception) -> None:
-        del self._lanes[lane.manifest.run.id]
-        os.close(lane.reading)
-        os.close(lane.writing)
+    def _end(self, manifest: Manifest, result: Record | Exception) -> None:
+        self._going.pop(manifest.run.id).close()
         try:
             if not isinstance(result, (Record, DamagedBundle, AlreadyThere)):
                 raise result
-            self.ledger.ended(lane.manifest, result)
+            self.ledger.ended(manifest, result)
         finally:
-            self.ended(lane.manifest)
+            self.ended(manifest)
 
     def _stop(self, requests: StopRequests) -> None:
         """Pass a stop request on to every run; none is started after it."""
@@ -142,46 +128,35 @@ class AtOnce:
             self._forward(signal.Signals[name])
 
     def _forward(self, request: signal.Signals) -> None:
-        for lane in self._lanes.values():
-            os.write(lane.writing, bytes([request]))
+        for requests in self._going.values():
+            requests.add(request)
 
 
 class Slots:
-    """Devices of one host by name, lent to runs, of which at most so many go on: each takes the first that are free."""
+    """Devices of one host by name, lent to runs, of which at most so many go on."""
 
     def __init__(self, devices: tuple[str, ...], most: int) -> None:
         self.most, self._devices = most, devices
         self.lent: dict[str, tuple[str, ...]] = {}  # by run
 
-    def wanted_by(self, manifest: Manifest) -> int:
-        """A GPU for each rank, or a CPU for each of its threads; all there are where a run wants more."""
+    def room_for(self, manifest: Manifest) -> tuple[str, ...]:
+        """The first that are free: a GPU for each rank, or a CPU for each of its threads, all there are where a run
+        wants more; none where there is no room for it."""
         threads = manifest.measure.threads_per_rank if manifest.measure.device == "cpu" else 1
-        return min(manifest.layout.ranks * threads, len(self._devices))
-
-    def has_room(self, manifest: Manifest) -> bool:
-        return len(self.lent) < self.most and self.wanted_by(manifest) <= len(self._free())
-
-    def take(self, manifest: Manifest) -> None:
-        """Lend a run its devices, for which there is room."""
-        self.lent[manifest.run.id] = self._free()[: self.wanted_by(manifest)]
-
-    def give_back(self, manifest: Manifest) -> None:
-        del self.lent[manifest.run.id]
-
-    def _free(self) -> tuple[str, ...]:
+        wanted = min(manifest.layout.ranks * threads, len(self._devices))
         lent = {*chain(*self.lent.values())}
-        return tuple(device for device in self._devices if device not in lent)
+        free = [device for device in self._devices if device not in lent]
+        return tuple(free[:wanted]) if len(self.lent) < self.most and wanted <= len(free) else ()
 
 
 def side_by_side(ledger: Ledger, launcher: Launcher, slots: Slots) -> bool:
-    """A way to run a plan: several at once in containers, each on devices (on a CPU: cores) of its own. Neighbours
-    disturb timings, so the record says so."""
+    """A way to run a plan: several at once in containers, each on devices (on a CPU: cores) of its own."""
     containers = cast("DockerLauncher", launcher)
 
     def following() -> Manifest | None:
-        manifest = ledger.take(slots.has_room)
+        manifest = ledger.take(lambda waiting: bool(slots.room_for(waiting)))
         if manifest is not None:
-            slots.take(manifest)
+            slots.lent[manifest.run.id] = slots.room_for(manifest)
         return manifest
 
     def beside(manifest: Manifest, stops: Stops) -> Launcher:
@@ -191,15 +166,12 @@ def side_by_side(ledger: Ledger, launcher: Launcher, slots: Slots) -> bool:
         return containers.beside(stops, slots.most, gpus=(), cpuset=",".join(devices))
 
     with selectors.DefaultSelector() as selector:
-        return AtOnce(ledger, following, beside, slots.give_back, selector).work()
+        return AtOnce(ledger, following, beside, lambda manifest: slots.lent.pop(manifest.run.id), selector).work()
 
 
 def in_turns(ledger: Ledger, launcher: Launcher, group: Group) -> bool:
-    """A way to run a plan: runs of one ``group`` are started together and take turns by iteration.
-
-    Of such runs those take part that are still to be made: where others were made before, they are of another start.
-    Raises UsageError for a group where ``turns_refused`` has a reason.
-    """
+    """A way to run a plan: runs of one ``group`` that are still to be made are started together and take turns by
+    iteration. Raises UsageError for a group where ``turns_refused`` has a reason."""
     while ledger.waiting:
         if _start(ledger, launcher, group):
             return True
@@ -210,7 +182,7 @@ def _start(ledger: Ledger, launcher: Launcher, group: Group) -> bool:
     """Make the next run of the ledger, with those that take turns with it; whether somebody asked to stop."""
     key = group(ledger.waiting[0])
     if key is None:
-        return one_by_one(ledger, launcher, most=1)
+        return one_by_one(ledger, launcher, once=True)
     reason = turns_refused(launcher)
     if reason is not None:
         raise UsageError(f"rows cannot take turns by iteration: {reason}; --turns rounds runs one after the other")
@@ -223,9 +195,6 @@ def _start(ledger: Ledger, launcher: Launcher, group: Group) -> bool:
     rows = tuple(sorted(manifest.run.id for manifest in taken))
     ranks = {manifest.run.id: manifest.layout.ranks for manifest in taken}
     start_id = token_hex(32)
-
-    def following() -> Manifest | None:
-        return taken.pop(0) if taken else None
 
     def beside(manifest: Manifest, stops: Stops) -> Launcher:
         return able.beside(stops, runs.in_main_thread) if isinstance(able, LocalLauncher) else able.beside(stops)
@@ -240,7 +209,7 @@ def _start(ledger: Ledger, launcher: Launcher, group: Group) -> bool:
         closing(Arbiter(selector, listener, ranks, start_id, _turn_lengths(taken))) as arbiter,
     ):
         start = Start(start_id, rows, listener.address, listener.folder)
-        runs = AtOnce(ledger, following, beside, ended, selector, start)
+        runs = AtOnce(ledger, lambda: taken.pop(0) if taken else None, beside, ended, selector, start)
         return runs.work()
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from itertools import count
 from pathlib import Path
-from typing import NamedTuple
 
 from suite.bundle.drafts import clear_drafts
 from suite.bundle.files import writing
@@ -18,19 +17,10 @@ from suite.conduct.running.state import judged
 from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest
 
-#: how long a look of another driver at a run may keep this one from it
-_PATIENCE_SECONDS = 2.0
 
-
-class SetAside(NamedTuple):
-    """What became of a run's bundle: how it was found, and where it is kept now; None where it was left."""
-
-    state: RunState
-    kept: Path | None
-
-
-def set_aside(root: Path, manifest: Manifest, is_to_do: Callable[[RunState], bool]) -> SetAside:
-    """Keep a bundle that is to be done again under ``attic/``; nothing is ever overwritten.
+def set_aside(root: Path, manifest: Manifest, is_to_do: Callable[[RunState], bool]) -> tuple[RunState, Path | None]:
+    """Keep a bundle that is to be done again under ``attic/``; nothing is ever overwritten. How it was found, and where
+    it is kept now; null where it was left.
 
     Whether it is to be done again is decided under the run's lock: until then another driver may have moved it, begun
     it or finished it. Raises UsageError when it cannot be moved.
@@ -41,15 +31,14 @@ def set_aside(root: Path, manifest: Manifest, is_to_do: Callable[[RunState], boo
         with _held(bundle):
             state = judged(bundle, manifest, is_over=True)
             if not os.path.lexists(path):
-                return SetAside("to run", None)
-            return SetAside(state, _to_attic(root, bundle) if is_to_do(state) else None)
-    except HeldByAnother:
-        return SetAside("running" if os.path.lexists(path) else "to run", None)
+                return "to run", None
+            return state, _to_attic(root, bundle) if is_to_do(state) else None
     except UsageError as error:
         if not os.path.lexists(path):
-            return SetAside("to run", None)
-        if isinstance(error.__cause__, FileNotFoundError):  # it was moved away, and begun again since
-            return SetAside("running", None)
+            return "to run", None
+        # it was moved away, and begun again since
+        if isinstance(error, HeldByAnother) or isinstance(error.__cause__, FileNotFoundError):
+            return "running", None
         raise
 
 
@@ -60,7 +49,7 @@ def write_missing_record(root: Path, manifest: Manifest) -> None:
         return
     from suite.bundle.derive import record_of
 
-    with suppress(UsageError, DamagedBundle), bundle.hold(_PATIENCE_SECONDS):
+    with suppress(UsageError, DamagedBundle), bundle.hold():
         clear_drafts(bundle.path, (RECORD,))
         if not os.path.lexists(bundle.path / RECORD):
             bundle.write_record(with_prediction(record_of(bundle, is_over=True), manifest))
@@ -80,7 +69,7 @@ def _held(bundle: Bundle) -> AbstractContextManager[None]:
         is_file = not stat.S_ISDIR(bundle.path.stat().st_mode)
     except OSError:
         is_file = bundle.path.is_symlink()
-    return nullcontext() if is_file else bundle.hold(_PATIENCE_SECONDS)
+    return nullcontext() if is_file else bundle.hold()
 
 
 def _to_attic(root: Path, bundle: Bundle) -> Path:

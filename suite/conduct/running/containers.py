@@ -1,13 +1,13 @@
 """A session in containers: the container runtime, images and devices, examined once before the first run."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from docker.errors import DockerException
 from pydantic import Field
 
 from suite.backends.registry import find_backend
-from suite.conduct.planning.machine import Machine, measured_with, offered_by, require_device_name
+from suite.conduct.planning.machine import Machine, measured_with, offered_by
 from suite.launch.docker.conclude import essence
 from suite.launch.docker.connection import Runtime, connect
 from suite.launch.docker.launcher import DockerLauncher
@@ -53,7 +53,6 @@ def open_containers(
 ) -> tuple[ContainerMachine, DockerLauncher]:
     """Reach the runtime, clear away what dead sessions left, find images and devices; ``planning``: GPUs that are asked
     for need not be there. Raises UsageError."""
-    require_device_name(device, settings.gpu_ids)
     runtime = connect(settings.copy_back)
     try:  # what cannot be removed does not keep a session from its work
         if orphans := remove_orphans(runtime.api, not runtime.facts.remote):
@@ -63,21 +62,16 @@ def open_containers(
     references = {name: image or usual_image(name) for name in backends}
     found = {each: find_image(runtime, each, settings.pull, on_progress) for each in set(references.values())}
     images = {name: found[reference] for name, reference in references.items()}
-    chosen, gpus = _devices(runtime, settings, device, next(iter(images.values())), planning)
+    gpus = _gpus(runtime, settings, device, next(iter(images.values())), planning)
     cpus = _cpus(runtime, settings)
-    offered: dict[str, Any] = {
-        "device": "cpu",
-        "max_ranks": len(cpus),
-        "device_names": tuple(map(str, cpus)),
-        "device_memory_bytes": None,
-    }
-    if chosen == "cuda":
+    offered: dict[str, Any] = {"device": "cpu", "max_ranks": len(cpus), "device_names": tuple(map(str, cpus))}
+    if gpus is not None:
         # of another machine only the number of CPUs is known
         offered = offered_by(gpus, None if runtime.facts.remote else physical_cores(cpus), len(gpus))
     machine = ContainerMachine(
         python=python or PYTHON,
         **offered,
-        limited_by="--gpu-ids " + ",".join(settings.gpu_ids) if chosen == "cuda" and settings.gpu_ids else None,
+        limited_by="--gpu-ids " + ",".join(settings.gpu_ids) if gpus is not None and settings.gpu_ids else None,
         variables=measured_with(settings.env),
         facts=images,
         found={name: _versions(runtime, images[name], python or PYTHON, name) for name in backends},
@@ -90,12 +84,13 @@ def _versions(runtime: Runtime, image: ImageFacts, python: str, backend: str) ->
     return image_versions(runtime, image, python, driver.packages, driver.optional_packages)
 
 
-def _devices(
+def _gpus(
     runtime: Runtime, settings: DockerSettings, device: str, image: ImageFacts, planning: bool
-) -> tuple[Literal["cpu", "cuda"], tuple[LocalDevice, ...]]:
+) -> tuple[LocalDevice, ...] | None:
+    """Null where ranks compute on CPUs."""
     asked = device == "cuda" or bool(settings.gpu_ids)
     if device == "cpu" or not (asked or may_have_gpus(runtime)):
-        return "cpu", ()
+        return None
     try:
         gpus = usable_gpus(runtime, settings, image.id)
     except UsageError:
@@ -103,10 +98,8 @@ def _devices(
             raise
         gpus = ()
     if not gpus and asked and not planning:
-        raise UsageError(
-            f"a container on the container runtime at {runtime.host} sees no GPU; suite doctor says what is missing"
-        )
-    return ("cuda", gpus) if gpus or asked else ("cpu", ())
+        raise UsageError(f"a container of the runtime at {runtime.host} sees no GPU; suite doctor says what is missing")
+    return gpus if gpus or asked else None
 
 
 def _cpus(runtime: Runtime, settings: DockerSettings) -> list[int]:

@@ -58,8 +58,8 @@ def title(manifest: Manifest) -> str:
     return f"{row_name(manifest)}, repeat {manifest.run.repeat}"
 
 
-class PlainView:
-    """A line when a run begins and one when it ends: for logs and pipes."""
+class View:
+    """What a session reports to while it works: a line when a run begins and one when it ends, for logs and pipes."""
 
     def __init__(self, stream: TextIO, is_crowd: bool = False) -> None:
         """``is_crowd``: of runs that go on at the same time, so that each line names its run."""
@@ -96,36 +96,14 @@ class PlainView:
         print(plain(text), file=self._stream, flush=True)
 
 
-#: What a session reports to while it works.
-View = PlainView
-
-
-class Ticker:
-    """Calls ``draw`` every so many seconds in a thread of its own; once ``stop`` has returned, never again."""
-
-    def __init__(self, seconds: float, draw: Callable[[], None]) -> None:
-        self._seconds, self._draw = seconds, draw
-        self._stopped, self._lock = threading.Event(), threading.Lock()
-        threading.Thread(target=self._tick, daemon=True).start()
-
-    def stop(self) -> None:
-        with self._lock:
-            self._stopped.set()
-
-    def _tick(self) -> None:
-        while not self._stopped.wait(self._seconds):
-            with self._lock:
-                if not self._stopped.is_set():
-                    self._draw()
-
-
-class LiveView(PlainView):
+class LiveView(View):
     """Three lines on a terminal: the run, its iterations with phase and tokens/s, the plan's runs and the time left."""
 
     def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(stream)
         self._clock, self._started, self._drawn = clock, 0.0, 0.0
-        self._ticker: Ticker | None = None
+        self._loaded, self._drawing = threading.Event(), threading.Lock()
+        self._loaded.set()
         self._title = self._detail = self._rate = ""
         self._left: float | None = None
         self._iterations, self._iterations_done = 0, 0
@@ -141,7 +119,8 @@ class LiveView(PlainView):
         self._iterations, self._iterations_done = manifest.measure.warmup + manifest.iterations, 0
         self._left, self._started = seconds_left, self._clock()
         self._draw(force=True)
-        self._ticker = Ticker(LOADING_REDRAW_SECONDS, self._live.refresh)
+        self._loaded = threading.Event()
+        threading.Thread(target=self._tick, args=(self._loaded,), daemon=True).start()
 
     def event(self, event: dict) -> None:
         kind = event.get("kind")
@@ -184,10 +163,16 @@ class LiveView(PlainView):
     def _print(self, text: str) -> None:
         self._console.print(plain(text), highlight=False, markup=False)
 
+    def _tick(self, loaded: threading.Event) -> None:
+        """In a thread: draw now and then, and never once that is set."""
+        while not loaded.wait(LOADING_REDRAW_SECONDS):
+            with self._drawing:
+                if not loaded.is_set():
+                    self._live.refresh()
+
     def _stop_ticking(self) -> None:
-        if self._ticker is not None:
-            self._ticker.stop()
-            self._ticker = None
+        with self._drawing:
+            self._loaded.set()
 
     def _draw(self, force: bool = False) -> None:
         now = self._clock()
@@ -202,7 +187,7 @@ class LiveView(PlainView):
         for ratio in (0, 0, 0, 1):
             bars.add_column(no_wrap=True, overflow="ellipsis", ratio=ratio or None)
         if self._title:
-            waited = duration(elapsed) if self._ticker is not None else ""
+            waited = "" if self._loaded.is_set() else duration(elapsed)
             shown = "  ".join(text for text in (self._detail, waited, self._rate) if text)
             bars.add_row("iterations", *_bar(self._iterations_done, self._iterations), Text(shown))
         about = "about " if self._about else ""
@@ -216,18 +201,15 @@ def _bar(done: int, total: int) -> tuple[ProgressBar, Text]:
     return ProgressBar(total=max(1, total), completed=done, width=_BAR_COLUMNS), Text(f"{done}/{total}")
 
 
-# What shows results is imported when there are some: a run need not wait for it to start.
-RATE = "samples/s [95 %]"
-
-
 def session_view(to_stderr: bool, is_crowd: bool) -> View:
     """A live line on a terminal, plain lines elsewhere and for runs side by side; nothing with -q."""
     stream = StringIO() if is_quiet() else sys.stderr if to_stderr else sys.stdout
-    return LiveView(stream) if stream.isatty() and not is_crowd else PlainView(stream, is_crowd)
+    return LiveView(stream) if stream.isatty() and not is_crowd else View(stream, is_crowd)
 
 
 def results(plan: Plan, root: Path) -> "ReportModel":
     """The report of the plan's runs that have ended under ``root``, of these alone."""
+    # imported when there are some: a run need not wait for it to start
     from suite.bundle.derive import record_of
     from suite.report.facts.entry import Entry
     from suite.report.facts.model import build
@@ -281,7 +263,7 @@ def print_rerun(outcome: "RerunOutcome", root: Path) -> None:
     columns = [
         Column("", [name for name, _, _ in rows], left=True),
         Column("runs", [f"{len(runs)} of {len(records)}" for _, runs, records in rows]),
-        Column(RATE, [interval(pooled_rate(runs)) if runs else "no rate" for _, runs, _ in rows]),
+        Column("samples/s [95 %]", [interval(pooled_rate(runs)) if runs else "no rate" for _, runs, _ in rows]),
     ]
     say("\n".join(grid_lines(columns, width)))
     found = outcome.reproduction
@@ -296,9 +278,8 @@ def print_rerun(outcome: "RerunOutcome", root: Path) -> None:
     if outcome.differences:
         say("what differs around the runs:")
         columns = [
-            Column("", [each.name for each in outcome.differences], left=True),
-            Column("before", [each.before for each in outcome.differences], left=True),
-            Column("now", [each.after for each in outcome.differences], left=True),
+            Column(title, [getattr(each, name) for each in outcome.differences], left=True)
+            for title, name in (("", "name"), ("before", "before"), ("now", "after"))
         ]
         say("\n".join(grid_lines(columns, width)))
     elif found is not None:

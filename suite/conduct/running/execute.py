@@ -25,11 +25,6 @@ from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest
 from suite.spec.terminal import detail
 
-#: more than the last events of a driver and a record of a thousand ranks
-_BYTES = 512 << 10
-#: what a rank's last words take
-_LEAST_BYTES = 4096
-
 
 def _file_of(folder: Path, size: int) -> BinaryIO:
     """A file of so many bytes without a name, so that a driver that is killed leaves nothing. Raises OSError."""
@@ -42,15 +37,6 @@ def _file_of(folder: Path, size: int) -> BinaryIO:
     return file
 
 
-def _is_full(folder: Path) -> bool:
-    """Whether nobody else finds room in the file system, or is given any."""
-    try:
-        _file_of(folder, _LEAST_BYTES).close()
-    except OSError as error:
-        return error.errno in (errno.ENOSPC, errno.EDQUOT)
-    return False
-
-
 def make_job(manifest: Manifest, site: Site) -> Job:
     """The job of a manifest: the same command, environment and limits whatever launches it, with the site's paths."""
     driver = find_backend(manifest.backend.name)
@@ -61,8 +47,7 @@ def make_job(manifest: Manifest, site: Site) -> Job:
     env |= {**driver.variables(measure), **site.env}
     # where a user gives one too, the suite's own folder stays the first: ranks find their worker by it
     env["PYTHONPATH"] = os.pathsep.join(filter(None, (site.python_path, site.env.get("PYTHONPATH"))))
-    place: dict[str, Any] = {name: getattr(site, name) for name in Place.model_fields}
-    place["env"] = env
+    place: dict[str, Any] = {name: getattr(site, name) for name in Place.model_fields} | {"env": env}
     return Job(
         name=manifest.run.id,
         argv=(site.python, *driver.worker_argv(f"{site.bundle}/manifest.json", site.bundle)),
@@ -83,16 +68,16 @@ def execute(
 ) -> Record:
     """Run one manifest to its end and derive its record. A failed run is a record too. ``start``: where it takes turns.
 
-    Raises UsageError when the bundle cannot be made, or cannot be written to its end; what there is of it has a record
-    then, as far as there is room. Raises LauncherUnavailable, with the run recorded as interrupted, when no other can
-    be started. An interrupt ends the run, whose record says ``interrupted``; one that comes when the run is over is
-    raised as KeyboardInterrupt once the record is written. Events that a bundle could not hold are not passed on.
+    Raises UsageError when the bundle cannot be made, or written to its end; what there is of it has a record then, as
+    far as there is room. Raises LauncherUnavailable, with the run recorded as interrupted, when no other can start.
+    An interrupt ends the run; one after it is a KeyboardInterrupt. Events that no bundle could hold are not passed on.
     """
     # Ctrl-C between the end of the ranks and the record must not lose it; a thread gets no signals
     stops = stop_requests() if threading.current_thread() is threading.main_thread() else nullcontext()
     with Bundle.begin(root, manifest) as bundle, stops as requests, ExitStack() as spare:
         with suppress(OSError):
-            spare.enter_context(_file_of(bundle.path, _BYTES))
+            # more than the last events of a driver and a record of a thousand ranks
+            spare.enter_context(_file_of(bundle.path, 512 << 10))
         away: LauncherUnavailable | None = None
         try:
             with bundle.driver_events() as log:
@@ -140,8 +125,14 @@ def _by_full_disk(outcome: Outcome, folder: Path) -> Outcome:
     """Ranks that find no room cannot say so where all that they say is written to that disk; others lose them then."""
     was_killed = any(code is not None and code < 0 for code in outcome.exit_codes.values())
     kinds = ("unknown",) if was_killed else ("unknown", "rank_lost")
-    if outcome.failure is None or outcome.failure.kind not in kinds or not _is_full(folder):
+    if outcome.failure is None or outcome.failure.kind not in kinds:
         return outcome
+    try:
+        _file_of(folder, 4096).close()  # as much as a rank's last words take
+        return outcome
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            return outcome
     line = "no space left in the folder of the run, so that its ranks cannot have written why"
     changes = {"kind": "disk_full", "evidence": (line, *outcome.failure.evidence)}
     return outcome.model_copy(update={"failure": outcome.failure.model_copy(update=changes)})

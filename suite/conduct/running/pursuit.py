@@ -1,6 +1,7 @@
 """Adding runs to the rows of a plan, round by round, until its stopping rule asks for no more; and what it came to."""
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from pathlib import Path
@@ -11,21 +12,19 @@ from suite.bundle.derive import StillRunning, record_of
 from suite.bundle.record import Record
 from suite.bundle.store import Bundle, DamagedBundle
 from suite.conduct.planning.plan import Plan
-from suite.conduct.planning.turns import NO_SEATS, Seat, Seats
+from suite.conduct.planning.turns import Seat, Seats
 from suite.conduct.running.display import View, row_name
 from suite.conduct.running.session import Ledger, Summary
 from suite.conduct.running.state import by_repeat, row_of
-from suite.report.facts.pool import counted_seconds, setting_of, turn_of
+from suite.report.facts.pool import counted_seconds, measured_run, runs_in_turns, setting_of
 from suite.report.facts.rollout import lengths_hash_of
 from suite.report.facts.suspect import is_invalid, is_suspect
-from suite.report.facts.variants import launch_setting_of
 from suite.report.formatting.numbers import counted, interval, percent, span
 from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest, Stopping
 from suite.spec.resolve import as_repeat
-from suite.stats.intervals import Interval, RunSeconds
+from suite.stats.intervals import Interval
 from suite.stats.precision import Outlook, Sampled, judge
-from suite.stats.rounds import Turn
 from suite.stats.split import Cost, best_iterations
 from suite.stats.steady_state import FEWEST_ITERATIONS
 
@@ -87,9 +86,7 @@ class PursuedRow:
 class Pursuit:
     """The rows of a plan under one rule. Everything it decides follows from the bundles under ``root``."""
 
-    def __init__(
-        self, firsts: Sequence[Manifest], rule: Stopping, root: Path, view: View, seats: Seats = NO_SEATS
-    ) -> None:
+    def __init__(self, firsts: Sequence[Manifest], rule: Stopping, root: Path, view: View, seats: Seats) -> None:
         """``firsts``: of each row the first repeat that counts; ``seats``: of those in turns by iteration."""
         self.rule, self._root, self._view = rule, root, view
         self.rows = [_row(first, root, rule, seats.get(first.hash)) for first in firsts]
@@ -145,8 +142,7 @@ class Pursuit:
         return any(row.state == "more" for row in self.rows)
 
     def _sample(self, row: PursuedRow) -> None:
-        runs: list[RunSeconds] = []
-        turns: list[Turn | None] = []
+        good: list[Record] = []
         costs: list[Cost] = []
         attempts = failed = suspect = 0
         row.seconds = 0.0
@@ -161,8 +157,7 @@ class Pursuit:
             suspect = 0 if valid else suspect + 1
             if record is None or measured is None or not valid:
                 continue
-            runs.append(measured)
-            turns.append(turn_of(record, launch_setting_of(record)))
+            good.append(record)
             iterating = fmean(sum(counted_seconds(each)) for each in self._together(record))
             costs.append(Cost(max(0.0, self._seconds(record) - iterating), fmean(measured.seconds)))
         if failed >= FAILED_IN_A_ROW:
@@ -170,8 +165,9 @@ class Pursuit:
         elif suspect >= SUSPECT_IN_A_ROW:
             row.gave_up = f"{suspect} runs in a row are suspect (--with-suspect counts them)"
         row.costs = tuple(costs)
-        closed, known = row.gave_up is not None, row.sampled
-        row.sampled = Sampled(tuple(runs), attempts, known.iterations, known.group, closed, tuple(turns))
+        found, known = runs_in_turns(good), row.sampled
+        closed = row.gave_up is not None
+        row.sampled = Sampled(found.runs, attempts, known.iterations, known.group, closed, found.turns)
 
     def _together(self, record: Record) -> list[Record]:
         """The runs that a run was started with, itself among them."""
@@ -189,12 +185,11 @@ class Pursuit:
         bundle = Bundle(self._root / run)
         if run in self._records or not bundle.path.is_dir() or bundle.running():
             return
-        try:
-            self._records[run] = record_of(bundle)
-        except DamagedBundle:
-            self._records[run] = None
-        except StillRunning:  # another driver has begun it since
-            return
+        with suppress(StillRunning):  # another driver has begun it since
+            try:
+                self._records[run] = record_of(bundle)
+            except DamagedBundle:
+                self._records[run] = None
 
     def _choose_iterations(self) -> None:
         """Once, from the least runs of rows that are compared, so that the same runs always give the same choice."""
@@ -296,13 +291,6 @@ def _row(first: Manifest, root: Path, rule: Stopping, seat: Seat | None) -> Purs
     return PursuedRow(first, unit, repeats, Sampled((), 0, first.measure.iterations, group), partners, runs)
 
 
-def measured_run(record: Record) -> RunSeconds | None:
-    """Of a run that ended well; null where it has no rate."""
-    if record.status != "ok" or record.throughput is None or record.counts is None:
-        return None
-    return RunSeconds(record.counts.samples, counted_seconds(record))
-
-
 def counts(record: Record, with_suspect: bool) -> bool:
     """Whether nothing speaks against the figures of a run, or they are taken as they are."""
     return not is_invalid(record) and (with_suspect or not is_suspect(record))
@@ -314,8 +302,7 @@ def mean_cost(costs: Sequence[Cost]) -> Cost:
 
 
 def _document(row: PursuedRow, name: str, names: Sequence[str], summary: Summary) -> dict[str, Any]:
-    """One row at the end. ``half_width`` is relative; ``runs`` are those that count, ``attempts`` all; ``against``: its
-    rate over that of the best of its group, with the verdict and its interval at 95 %."""
+    """One row at the end. ``half_width`` is relative; ``attempts``: all runs; ``against``: the best of its group."""
     outlook, state, reason, against = row.outlook, row.state, ending(row), None
     if state == "more":
         state = "interrupted" if summary.interrupted else "budget spent" if summary.left_by_budget else "not finished"
@@ -341,8 +328,7 @@ def _document(row: PursuedRow, name: str, names: Sequence[str], summary: Summary
 
 
 def follow(pursuit: Pursuit, plan: Plan, work_on: Callable[..., Summary]) -> tuple[Plan, Summary, dict[str, Any]]:
-    """Work on the plan of a pursuit to its end; the plan with all of its runs, and what came of it for the JSON: what
-    was asked for, each row, and runs and seconds of all rows, those of before in."""
+    """Work on the plan of a pursuit to its end: the plan with all of its runs, and what came of it for the JSON."""
     summary = work_on(plan.model_copy(update={"manifests": pursuit.manifests}), further=pursuit.more)
     pursuit.look()  # once more, after the last run
     rows, short = pursuit.rows, [row_name(row.first) for row in pursuit.rows]

@@ -9,11 +9,10 @@ from suite.bundle.record import Record
 from suite.bundle.verify import examined
 from suite.conduct.planning.plan import Plan
 from suite.conduct.running.display import row_name
-from suite.conduct.running.pursuit import counts, measured_run
+from suite.conduct.running.pursuit import counts
 from suite.conduct.running.state import ended
 from suite.report.facts.environment import EnvironmentDifference, environment_differences
-from suite.report.facts.pool import turn_of
-from suite.report.facts.variants import launch_setting_of
+from suite.report.facts.pool import runs_in_turns
 from suite.report.formatting.numbers import counted
 from suite.spec.base import Frozen
 from suite.stats.compare import LogDifference, compare
@@ -62,14 +61,8 @@ class Reproduction(Frozen):
 
 
 def measured(records: Sequence[Record], with_suspect: bool) -> InTurns:
-    """The samples and seconds of those records that have a rate and no doubt about it, each with its turn."""
-    runs, turns = [], []
-    for record in records:
-        run = measured_run(record)
-        if run is not None and counts(record, with_suspect):
-            runs.append(run)
-            turns.append(turn_of(record, launch_setting_of(record)))
-    return InTurns(tuple(runs), tuple(turns))
+    """The runs that have a rate and no doubt about it, each with its turn."""
+    return runs_in_turns(record for record in records if counts(record, with_suspect))
 
 
 def reproduction(before: Sequence[RunSeconds], after: Sequence[RunSeconds], margin: float) -> Reproduction:
@@ -77,33 +70,21 @@ def reproduction(before: Sequence[RunSeconds], after: Sequence[RunSeconds], marg
     reproduced`` where it lies outside altogether. One run on either side, or runs without any spread, show nothing."""
     ratio = compare(after, before, margin).ratio if before and after else None
     low, high = (ratio.low, ratio.high) if ratio else (None, None)
-    verdict, reason = _verdict(before, after, low, high, margin)
-    more_before, more_after = (0, 0) if verdict != "cannot tell" else _more(before, after, margin)
-    return Reproduction(
-        verdict=verdict,
-        margin=margin,
-        ratio=ratio.value if ratio else None,
-        low=low,
-        high=high,
-        runs_before=len(before),
-        runs_after=len(after),
-        more_before=more_before,
-        more_after=more_after,
-        reason=reason,
-    )
-
-
-def _verdict(
-    before: Sequence[RunSeconds], after: Sequence[RunSeconds], low: float | None, high: float | None, margin: float
-) -> tuple[ReproductionVerdict, str]:
+    verdict: ReproductionVerdict = "cannot tell"
     if not before or not after:
-        return "cannot tell", f"no run {'now' if before else 'before'} has a rate that counts"
-    if low is None or high is None:
-        return "cannot tell", f"{'before' if len(before) < 2 else 'now'} is a single run, which tells no spread"
-    if len({run.rate for run in (*before, *after)}) == 1:
-        return "cannot tell", "all runs are equal to the last digit, which measured ones are not"
-    verdict = _of_interval(low, high, margin)
-    return verdict, "the interval is partly within the margin and partly outside" * (verdict == "cannot tell")
+        reason = f"no run {'now' if before else 'before'} has a rate that counts"
+    elif low is None or high is None:
+        reason = f"{'before' if len(before) < 2 else 'now'} is a single run, which tells no spread"
+    elif len({run.rate for run in (*before, *after)}) == 1:
+        reason = "all runs are equal to the last digit, which measured ones are not"
+    else:
+        verdict = _of_interval(low, high, margin)
+        reason = "the interval is partly within the margin and partly outside" * (verdict == "cannot tell")
+    more_before, more_after = (0, 0) if verdict != "cannot tell" else _more(before, after, margin)
+    facts: dict[str, Any] = {"verdict": verdict, "margin": margin, "reason": reason}
+    facts |= {"ratio": ratio.value if ratio else None, "low": low, "high": high}
+    facts |= {"runs_before": len(before), "runs_after": len(after)}
+    return Reproduction(**facts, more_before=more_before, more_after=more_after)
 
 
 def _of_interval(low: float, high: float, margin: float) -> ReproductionVerdict:
@@ -134,8 +115,7 @@ def _more(before: Sequence[RunSeconds], after: Sequence[RunSeconds], margin: flo
 
 
 class RatioAgain(Frozen):
-    """The rate of the row over that of one which it took turns with, before and now; ``ratio``: now over before, with
-    its 95 % interval."""
+    """The rate of the row over that of one in turns with it; ``ratio``: now over before, with its 95 % interval."""
 
     against: str
     before: float
@@ -163,17 +143,9 @@ def ratios_again(
         degrees = error**4 / (one.error**4 / one.degrees + other.error**4 / other.degrees)
         difference = LogDifference(other.mean - one.mean, error, degrees, is_moderated=True)
         low, high = difference.interval()
-        found.append(
-            RatioAgain(
-                against=name,
-                before=math.exp(one.mean),
-                now=math.exp(other.mean),
-                ratio=math.exp(difference.mean),
-                low=low,
-                high=high,
-                verdict=_of_interval(low, high, margin),
-            )
-        )
+        rates = {"before": math.exp(one.mean), "now": math.exp(other.mean), "ratio": math.exp(difference.mean)}
+        verdict = _of_interval(low, high, margin)
+        found.append(RatioAgain(against=name, **rates, low=low, high=high, verdict=verdict))
     return tuple(found)
 
 
@@ -228,8 +200,11 @@ def rerun_outcome(
     partners: Sequence[tuple[Sequence[Record], Plan]] = (),
 ) -> RerunOutcome:
     """What became of a rerun, by its events, against ``before``; ``partners``: of rows that took turns with it."""
-    after = _ended(plan, root)
-    sides = [(before, after), *((records, _ended(other, root)) for records, other in partners)]
+    sides = [
+        (records, [found.record for _, _, found in ended(each, root, examined)])
+        for records, each in ((before, plan), *partners)
+    ]
+    after = sides[0][1]
     earlier, later = ([measured(records, with_suspect) for records in side] for side in zip(*sides, strict=True))
     names = [row_name(other.manifests[0]) for _, other in partners]
     return RerunOutcome(
@@ -240,7 +215,3 @@ def rerun_outcome(
         differences=tuple(environment_differences(before, after)) if before else (),
         with_suspect=with_suspect,
     )
-
-
-def _ended(plan: Plan, root: Path) -> list[Record]:
-    return [found.record for _, _, found in ended(plan, root, examined)]

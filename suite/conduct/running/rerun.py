@@ -10,19 +10,17 @@ from suite.bundle.manifest_file import parse_manifest
 from suite.bundle.record import Record
 from suite.bundle.store import Bundle, DamagedBundle, find_bundles
 from suite.bundle.verify import examined
+from suite.conduct.planning.machine import floor_bytes
 from suite.conduct.planning.plan import Plan
 from suite.conduct.running.provenance import is_from_here
 from suite.conduct.running.state import by_repeat, row_of, state_of
 from suite.launch.cluster.submission import FOLDER, Submission, read_submission
-from suite.report.formatting.numbers import counted, gib, span
+from suite.report.formatting.numbers import counted, few, gib, span
 from suite.spec.base import UsageError, printable
 from suite.spec.manifest import Manifest, Stopping
 from suite.spec.resolve import run_id
-from suite.theory.memory import generating_floor, memory_floor
 from suite.theory.parameters import parameter_count
 
-#: bundles that a message about a whole results folder names
-NAMED_BUNDLES = 3
 #: how many runs a rerun makes where nobody says
 FEWEST_RUNS, MOST_RUNS = 3, 10
 #: id of the plan of a rerun: its number in the results folder, and how many runs it is to have
@@ -31,8 +29,13 @@ _SERIES = re.compile(r"rerun-([1-9]\d{0,8})-(?:of-[1-9]\d{0,8}|by-rule)")
 
 def read_manifest(path: Path) -> Manifest:
     """From its file or its bundle. Raises UsageError when there is none and DamagedBundle for an unusable one."""
+    if path.is_dir() and not (path / "manifest.json").exists():
+        found = [bundle for bundle in find_bundles([path]) if (bundle.path / "manifest.json").exists()]
+        if not found:
+            raise UsageError(f"{path} holds no manifest.json and no bundle; name a bundle, or its manifest.json")
+        named = ", ".join(few([str(bundle.path) for bundle in found], 3))
+        raise UsageError(f"{path} is a results folder with {counted(len(found), 'bundle')}; name one: {named}")
     if path.is_dir():
-        _require_bundle(path)
         return examined(Bundle(path)).manifest
     try:
         manifest = parse_manifest(read_text(path, str(path)), str(path))
@@ -61,22 +64,10 @@ def started_with(manifest: Manifest, path: Path) -> tuple[Manifest, ...]:
     return (manifest, *(each.manifest() for each in beside))
 
 
-def _require_bundle(folder: Path) -> None:
-    """Raises UsageError for a folder of bundles, naming some of them, and for any other folder without a manifest."""
-    if (folder / "manifest.json").exists():
-        return
-    found = [bundle for bundle in find_bundles([folder]) if (bundle.path / "manifest.json").exists()]
-    if not found:
-        raise UsageError(f"{folder} holds no manifest.json and no bundle; name a bundle, or its manifest.json")
-    named = ", ".join(str(bundle.path) for bundle in found[:NAMED_BUNDLES])
-    more = f" and {len(found) - NAMED_BUNDLES} more" if len(found) > NAMED_BUNDLES else ""
-    raise UsageError(f"{folder} is a results folder with {counted(len(found), 'bundle')}; name one: {named}{more}")
-
-
 def repeats_of(manifest: Manifest, path: Path) -> tuple[list[Record], list[str]]:
-    """Records of all runs beside the bundle at ``path`` (or its manifest.json) that its row was measured by, as their
-    events give them, and a line for each that was left out or stores another record. Runs of a rerun are of another row
-    than those that it was set against."""
+    """Records of all runs beside the bundle at ``path`` (or its manifest.json) that its row was measured by, by their
+    events, and a line for each that was left out or stores another. A rerun is another row than what it is set against.
+    """
     bundle = Bundle(path if path.is_dir() else path.parent)
     if not (bundle.path / "events").is_dir():
         return [], []
@@ -111,9 +102,8 @@ def rerun_plan(
     extend: bool = False,
     manner: Sequence[str] = (),
 ) -> Plan:
-    """So many runs of the manifest under ``root``, as further repeats beside those that are there or with a cluster.
-    The plan's id says how many there are to be: where fewer were done, the series is continued; where all were, a new
-    one begins, unless the last is to be extended to so many."""
+    """So many runs of the manifest under ``root``. Where fewer were done than the last plan's id says, that series is
+    continued; else a new one begins, unless the last is to be extended to so many."""
     prefix, latest, begun, following = _last_rerun(manifest, root, image, manner)
     plans = {each.run.plan for each in begun.values()}
     done = sum(state_of(root, each) in ("done", "failed before") for each in begun.values())
@@ -121,7 +111,7 @@ def rerun_plan(
         latest, begun = latest + 1, {}
     plan, left = f"rerun-{latest}-of-{runs}", range(following, following + runs - len(begun))
     new = [_repeat(manifest, prefix, repeat, plan) for repeat in left]
-    return Plan(id=plan, manifests=(*begun.values(), *new), skipped=(), notes=())
+    return Plan(id=plan, manifests=(*begun.values(), *new))
 
 
 def first_by_rule(
@@ -190,10 +180,6 @@ def require_same_stack(manifest: Manifest, found: Mapping[str, str], code: Mappi
         )
 
 
-#: characters of a line that says what a manifest asks for
-_LONGEST_LINE = 300
-
-
 def recorded_here(manifest: Manifest, path: Path) -> bool:
     """Whether the bundle at ``path``, or beside a manifest.json there, proves that this user recorded it here."""
     folder = path if path.is_dir() else path.parent
@@ -208,8 +194,6 @@ def recorded_here(manifest: Manifest, path: Path) -> bool:
 def what_it_asks(manifest: Manifest, runs: str) -> list[str]:
     """A few lines for people: the work, what it needs at the least, and how long it may take."""
     size, layout, measure, limits = manifest.size, manifest.layout, manifest.measure, manifest.limits
-    work = (size, manifest.workload, manifest.work, layout, measure.precision)
-    bytes_needed = memory_floor(*work).bytes * layout.training_ranks + generating_floor(*work) * layout.generation_ranks
     stack = ", ".join(f"{package} {version}" for package, version in sorted(manifest.stack.items()))
     told = {
         "run": f"{manifest.run.id}, {runs}",
@@ -218,8 +202,8 @@ def what_it_asks(manifest: Manifest, runs: str) -> list[str]:
         f"{manifest.workload.sequence_tokens} tokens, {measure.warmup} + {manifest.iterations} iterations",
         "ranks": f"{layout.ranks} on {counted(layout.nodes, 'node')} ({layout.label()}), {measure.device}, "
         f"{measure.precision}, {counted(measure.threads_per_rank, 'thread')} each",
-        "memory": f"at least {gib(round(bytes_needed))} GiB in all",
+        "memory": f"at least {gib(floor_bytes(manifest))} GiB in all",
         "limits": f"{span(limits.run_seconds)} a run, {span(limits.silence_seconds)} without a sign of life",
         "stack": f"{manifest.backend.name} on {stack or 'whatever is here'}",
     }
-    return [f"{name + ':':<8} {printable(text[:_LONGEST_LINE])}" for name, text in told.items()]
+    return [f"{name + ':':<8} {printable(text[:300])}" for name, text in told.items()]

@@ -5,7 +5,6 @@ import gc
 import math
 import time
 from collections.abc import Callable, Sequence
-from itertools import count
 from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
@@ -98,7 +97,11 @@ class Ledger:
             return None
         left = self.seconds_left()
         if not is_begun and (left <= 0 or (self._expected(manifest) or 0.0) > left):
-            self._leave()
+            runs = counted(len(self.waiting), "run")
+            self.view.notice(f"budget spent: {runs} left, for the same command to go on with")
+            for each in self.waiting:
+                self._note("left_by_budget", each)
+            self.waiting.clear()
             return None
         self.view.run_started(manifest, self._to_the_end(left))
         self.waiting.remove(manifest)
@@ -168,12 +171,6 @@ class Ledger:
         self._note("busy", manifest)
         self.view.notice(f"{manifest.run.id} is being run by another process and was left to it")
 
-    def _leave(self) -> None:
-        self.view.notice(f"budget spent: {counted(len(self.waiting), 'run')} left, for the same command to go on with")
-        for manifest in self.waiting:
-            self._note("left_by_budget", manifest)
-        self.waiting.clear()
-
     def _note(self, what: str, manifest: Manifest) -> None:
         self.outcome.setdefault(what, []).append(manifest.run.id)
 
@@ -197,12 +194,9 @@ class Summary(Frozen):
     interrupted: bool = False
 
 
-def one_by_one(ledger: Ledger, launcher: Launcher, most: int | None = None) -> bool:
-    """Work until nothing is left, or so many runs were made; whether somebody asked to stop."""
-    for _ in count() if most is None else range(most):
-        manifest = ledger.take()
-        if manifest is None:
-            break
+def one_by_one(ledger: Ledger, launcher: Launcher, once: bool = False) -> bool:
+    """Work until nothing is left, or one run was made; whether somebody asked to stop."""
+    while (manifest := ledger.take()) is not None:
         result: Record | DamagedBundle | AlreadyThere
         try:
             python = ledger.settings.python_of(manifest.backend.label)
@@ -212,6 +206,8 @@ def one_by_one(ledger: Ledger, launcher: Launcher, most: int | None = None) -> b
         ledger.ended(manifest, result)
         if isinstance(result, Record) and result.status == "interrupted":
             return True
+        if once:
+            break
     return False
 
 

@@ -12,7 +12,6 @@ from suite.launch.job import Job
 from suite.spec.base import UsageError, first_line
 from suite.spec.fields import Declaring, Later
 from suite.spec.foreign import read_text
-from suite.spec.lengths import lengths_as_text
 from suite.spec.manifest import Manifest
 from suite.spec.names import SAFE_ID
 from suite.spec.redaction import public_variables
@@ -102,8 +101,6 @@ def read_submission(path: Path) -> Submission:
     try:
         body = from_json(text)
         given = body if isinstance(body, dict) else {}
-        if lengths_as_text(given.get("manifest")) is not None:
-            raise ValueError("its lengths are text, which would have a file read")
         if (told := given.get("schema", SUBMISSION_SCHEMA)) != SUBMISSION_SCHEMA:
             raise ValueError(not_read("it", told, SUBMISSION_SCHEMA))
         return _of_here(Submission.model_validate_json(text), path)

@@ -1,7 +1,7 @@
 """From runs to rows: the repeats of one manifest in one launch on one kind of machine are one row."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from suite.bundle.record import Counts, Record
@@ -9,13 +9,13 @@ from suite.report.facts import costs, rollout
 from suite.report.facts.conventions import clock_of
 from suite.report.facts.entry import SUITE_CLOCK, Entry, Setting, WorkKind, grouped, kind_of
 from suite.report.facts.suspect import doubts_of, is_invalid, is_suspect, pooled, takes_suspect
-from suite.report.facts.variants import LaunchSetting, assign_launch_settings, rerun_options, variants
+from suite.report.facts.variants import LaunchSetting, assign_launches, launch_setting_of, rerun_options, variants
 from suite.spec.base import digest
 from suite.spec.manifest import Manifest
 from suite.spec.workload import Scaling
 from suite.stats.intervals import Interval, RunSeconds, pooled_rate
 from suite.stats.moderated import Prior
-from suite.stats.rounds import Turn
+from suite.stats.rounds import InTurns, Turn
 from suite.theory.parameters import parameter_count
 
 _UNSTEADY = ("drifting", "no steady state")
@@ -153,7 +153,7 @@ class RowRuns:
 
 def group_entries(entries: Sequence[Entry], machines: Sequence[str]) -> list[RowRuns]:
     """By manifest, machine and launch, in the order of the rows."""
-    launched = zip(entries, machines, assign_launch_settings(entries), strict=True)
+    launched = zip(entries, machines, assign_launches(entries), strict=True)
     found = grouped(((entry.manifest.hash, machine, launch), entry) for entry, machine, launch in launched)
     for group in found.values():
         group.sort(key=lambda entry: (entry.record.run.repeat, entry.record.run.id, entry.path))
@@ -275,6 +275,19 @@ def turn_of(record: Record, launch: LaunchSetting) -> Turn | None:
         return None
     plan = " ".join((run.plan, *(part or "-" for part in launch.place())))
     return Turn(plan, run.repeat, run.started, *((turns.start, record.counted, turns.begins) if turns else ()))
+
+
+def measured_run(record: Record) -> RunSeconds | None:
+    """Of a run that ended well; null where it has no rate."""
+    if record.status != "ok" or record.throughput is None or record.counts is None:
+        return None
+    return RunSeconds(record.counts.samples, counted_seconds(record))
+
+
+def runs_in_turns(records: Iterable[Record]) -> InTurns:
+    """Those that have a rate, each with its turn."""
+    found = [(run, turn_of(each, launch_setting_of(each))) for each in records if (run := measured_run(each))]
+    return InTurns(tuple(run for run, _ in found), tuple(turn for _, turn in found))
 
 
 def setting_of(manifest: Manifest, machine: str, clock: str = SUITE_CLOCK) -> Setting:

@@ -58,7 +58,7 @@ def launch_setting_of(record: Record) -> LaunchSetting:
     )
 
 
-def assign_launch_settings(entries: Sequence[Entry]) -> list[LaunchSetting]:
+def assign_launches(entries: Sequence[Entry]) -> list[LaunchSetting]:
     """Of each entry; one that never got to its launch, or never told of its start, shares that of its repeats."""
     known = [launch_setting_of(entry.record) for entry in entries]
     for places in grouped((entry.manifest.hash, place) for place, entry in enumerate(entries)).values():

@@ -75,22 +75,22 @@ def test_no_device_is_lent_twice(devices: int, most: int, steps: list[tuple[bool
     for number, (gives_back, ranks) in enumerate(steps, start=1):
         manifest = run_of(number, min(ranks, devices))
         if gives_back and going:
-            slots.give_back(going.pop(0))
-        elif slots.has_room(manifest):
+            del slots.lent[going.pop(0).run.id]
+        elif slots.room_for(manifest):
             free = [name for name in names if not any(name in some for some in slots.lent.values())]
-            slots.take(manifest)
+            lent = slots.lent[manifest.run.id] = slots.room_for(manifest)
             going.append(manifest)
-            lent = slots.lent[manifest.run.id]
             assert lent == tuple(free[: len(lent)]), "the first free ones, so that neighbours stay together"
             assert len(lent) == min(ranks, devices)
         busy = [device for devices in slots.lent.values() for device in devices]
         assert len(busy) == len(set(busy)) and set(busy) <= set(names)
         assert len(slots.lent) == len(going) <= most
-        assert slots.has_room(run_of(999, 1)) == (len(going) < most and len(busy) < devices)
+        assert bool(slots.room_for(run_of(999, 1))) == (len(going) < most and len(busy) < devices)
 
 
 @pytest.mark.parametrize(("device", "threads", "wanted"), [("cpu", 1, 2), ("cpu", 3, 6), ("cpu", 9, 8), ("cuda", 9, 2)])
 def test_a_run_takes_a_gpu_a_rank_or_a_cpu_a_thread(device: str, threads: int, wanted: int) -> None:
     slots = Slots(tuple(map(str, range(8))), most=4)
     layout = Layout(devices_per_node=2, data=2)
-    assert slots.wanted_by(synthetic_manifest(layout=layout, device=device, threads_per_rank=threads)) == wanted
+    manifest = synthetic_manifest(layout=layout, device=device, threads_per_rank=threads)
+    assert len(slots.room_for(manifest)) == wanted

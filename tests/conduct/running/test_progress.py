@@ -4,7 +4,6 @@ import io
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,7 +11,7 @@ from suite.bundle.store import Bundle
 from suite.conduct.planning.preflight import preflight
 from suite.conduct.planning.show import plan_rows, print_plan
 from suite.conduct.running import display
-from suite.conduct.running.display import LiveView, PlainView, Ticker, print_summary, results
+from suite.conduct.running.display import LiveView, View, print_summary, results
 from suite.conduct.running.outcome_line import outcome_line
 from suite.conduct.running.rerun import read_manifest
 from suite.conduct.running.session import Ledger, Settings
@@ -51,59 +50,51 @@ def manifest() -> Manifest:
     return make_plan(request(ranks=(2,), repeats=2, backends=("deepspeed",)), STACKS).manifests[0]
 
 
-class Ticking:
-    """A clock that ticks when it is told to; it knows whether it was stopped."""
-
+class Clock:
     now = 0.0
-    last: Any = None
-
-    def __init__(self, seconds: float, draw: Callable[[], None]) -> None:
-        self.tick, self.ticks = draw, True
-        Ticking.last = self
-
-    def stop(self) -> None:
-        self.ticks = False
 
 
 @pytest.fixture
 def view(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> Iterator[LiveView]:
-    """A view on two runs, whose clock stands still until it is set."""
-    monkeypatch.setattr(display, "Ticker", Ticking)
-    monkeypatch.setattr(Ticking, "now", 0.0)
-    shown = LiveView(terminal, clock=lambda: Ticking.now)
+    """A view on two runs, whose clock stands still until it is set, and which draws nothing by itself."""
+    monkeypatch.setattr(display, "LOADING_REDRAW_SECONDS", 1000.0)
+    monkeypatch.setattr(Clock, "now", 0.0)
+    shown = LiveView(terminal, clock=lambda: Clock.now)
     shown.begin(2, 0)
     yield shown
     shown.end()
 
 
-def test_a_ticker_draws_until_it_is_stopped_and_never_again() -> None:
+def test_a_view_ticks_until_its_stack_is_loaded_and_never_again(view, terminal, manifest, monkeypatch) -> None:
+    monkeypatch.setattr(display, "LOADING_REDRAW_SECONDS", 0.001)
     drawn: list[None] = []
-    ticker = Ticker(0.001, lambda: drawn.append(None))
-    wait_until(lambda: len(drawn) > 2)
-    ticker.stop()
+    monkeypatch.setattr(view._live, "refresh", lambda: drawn.append(None))
+    view.run_started(manifest, None)
+    wait_until(lambda: len(drawn) > 3)
+    view.event({"kind": "environment"})
     before = len(drawn)
-    ticker._tick()
+    view._tick(view._loaded)
     assert len(drawn) == before, "its thread ends as this call does"
 
 
 def test_a_clock_ticks_only_while_a_stack_loads(view: LiveView, terminal: Terminal, manifest: Manifest) -> None:
     view.run_started(manifest, 4000.0)
-    clock = Ticking.last
+    loaded = view._loaded
     for event in ({"kind": "start"}, {"kind": "heartbeat", "phase": "setup"}):
         view.event(event)
-        assert clock.ticks, "while the model loads, whatever its ranks tell of it"
-    Ticking.now = 35.0
-    clock.tick()
+        assert not loaded.is_set(), "while the model loads, whatever its ranks tell of it"
+    Clock.now = 35.0
+    view._live.refresh()
     assert any("loading the stack and the model  0:00:35" in line for line in terminal.lines())
     assert any("deepspeed tiny on 2 ranks (zero2 dp2), repeat 1" in line for line in terminal.lines())
     assert any("1:06:05 left" in line for line in terminal.lines())
     view.event({"kind": "heartbeat", "phase": "setup", "doing": "Ray's start"})
-    assert clock.ticks and any("waiting for Ray's start  0:00:35" in line for line in terminal.lines())
+    assert not loaded.is_set() and any("waiting for Ray's start  0:00:35" in line for line in terminal.lines())
     view.event({"kind": "environment"})
-    assert not clock.ticks, "a timer while iterations run disturbs what is measured"
+    assert loaded.is_set(), "a timer while iterations run disturbs what is measured"
     for kind in ("memory", "phase", "iteration"):
         view.event({"kind": kind, "phase": "generate"})
-    assert Ticking.last is clock, "and none is started anew"
+    assert view._loaded is loaded, "and none is started anew"
     assert not any(re.search(r"first iteration  \d+:\d\d", line) for line in terminal.lines())
     before = terminal.getvalue()
     view.event({"kind": "heartbeat", "phase": "train", "iteration": 3})
@@ -113,7 +104,7 @@ def test_a_clock_ticks_only_while_a_stack_loads(view: LiveView, terminal: Termin
 def test_an_interrupted_run_is_not_counted_as_done(view: LiveView, terminal: Terminal, manifest: Manifest) -> None:
     view.run_started(manifest, None)
     view.run_ended(manifest, made.failed("interrupted").record)
-    assert not Ticking.last.ticks, "one that ends while it loads leaves no clock behind"
+    assert view._loaded.is_set(), "one that ends while it loads leaves no clock behind"
     view.end()
     assert any("0/2" in line for line in terminal.lines()) and not any("1/2" in line for line in terminal.lines())
     assert outcome_line(made.failed("interrupted").record).split(":")[0] == "interrupted", "it is not named twice"
@@ -124,7 +115,7 @@ def test_the_time_left_is_never_more_than_the_budget_has(tmp_path: Path) -> None
     manifests = make_plan(request(ranks=(1,), repeats=9, backends=("deepspeed",)), STACKS).manifests
     left: list[float | None] = []
 
-    class Watching(PlainView):
+    class Watching(View):
         def run_started(self, manifest: Manifest, seconds_left: float | None) -> None:
             left.append(seconds_left)
 

@@ -113,7 +113,7 @@ def test_a_link_a_pipe_and_a_file_without_end_are_not_read(tmp_path: Path) -> No
 def test_its_manifest_has_no_file_read(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("secret")
     path = edited(tmp_path, lambda body: body["manifest"]["workload"].update(lengths=f"list:{tmp_path / 'secret'}"))
-    with pytest.raises(UsageError, match="its lengths are text"):
+    with pytest.raises(UsageError, match="lengths is text, must be an object"):
         read_submission(path)
 
 

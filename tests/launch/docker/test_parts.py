@@ -2,7 +2,6 @@
 
 import io
 import json
-import os
 import platform
 import socket
 import threading
@@ -196,21 +195,19 @@ USUAL = ContainerPatience()
 
 def watched(root: Path, runtime: Any, stops: tuple = (), patience: ContainerPatience = USUAL, **limits: float) -> Any:
     """One watch to its end, with these stop requests waiting."""
-    reading, writing = os.pipe()
-    os.set_blocking(reading, False)
     events: list[dict] = []
     folder = make_folder(root)
-    job, requests = make_job(folder, "", **limits), StopRequests(reading)
+    job, requests = make_job(folder, "", **limits), StopRequests()
     watch = ContainerWatch(runtime, "c", job, folder, events.append, requests, patience)
-    os.write(writing, bytes(stops))
+    for number in stops:
+        requests.add(number)
     try:
         watch.attach()
         watch.watch()
         return conclude(watch.end(lambda name: {"OOMKilled": False, "Status": "exited"})), events
     finally:
         watch.close()
-        os.close(reading)
-        os.close(writing)
+        requests.close()
 
 
 class TestWhoStopsWhat:
