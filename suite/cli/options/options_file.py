@@ -13,14 +13,13 @@ from suite.spec.base import UsageError
 from suite.spec.fields import declared
 from suite.spec.images import images_of
 from suite.spec.names import nearest
-from suite.spec.plain_yaml import load_plain
+from suite.spec.plain_yaml import MAX_BYTES, load_plain
 from suite.spec.terminal import note, say
 
 if TYPE_CHECKING:
     from suite.cli.options.cluster import Nodes
     from suite.cli.options.work import Work
 
-_MOST_BYTES = 256 * 1024
 _LONGEST_SHOWN, _LONGEST_NAME = 80, 300
 _IMAGE_FILES = (".sqsh", ".sif")
 #: what of the cluster's nodes belongs to the site, not to a measurement; the launcher's own options all do
@@ -102,10 +101,7 @@ def _mapping(value: Any, where: str) -> dict[Any, Any]:
 
 def _read(path: Path, what: str) -> Any:
     """What the file holds; nothing where it is empty. ``what``: what it is. Raises UsageError."""
-    try:
-        found = load_plain(path, foreign.read_text(path, str(path), _MOST_BYTES, by_user=True), what)
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from error
+    found = load_plain(path, what)
     return {} if found is None else found
 
 
@@ -119,7 +115,7 @@ def _default_words(path: Path, command: list[str], params: Iterable[Any], given:
 
     from suite.cli.commands import COMMANDS
 
-    text = foreign.read_text(path, str(path), _MOST_BYTES, by_user=True).removeprefix("\ufeff")
+    text = foreign.read_text(path, str(path), MAX_BYTES, by_user=True).removeprefix("\ufeff")
     try:
         tables = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
