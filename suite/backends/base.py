@@ -100,8 +100,7 @@ class BackendDriver:
         return Layout(**body, data=ranks // (tensor * pipeline))
 
     def errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> list[str]:
-        """Beyond divisibility: why this stack cannot run the work so, or is not measured with it, each with what to do;
-        empty when it can."""
+        """Beyond divisibility: why this stack cannot run the work so, or is not measured with it; each with its remedy."""
         this, errors = f"the {self.name} backend", placement_errors(layout)
         if size.architecture == "gpt2" and size.kv_heads != size.heads:
             errors.append(f"GPT-2 style models have as many key-value heads as heads; {size.name} has {size.kv_heads}")
@@ -172,8 +171,7 @@ class BackendDriver:
         return self.wrong_versions(versions)
 
     def variables(self, measure: Measure) -> dict[str, str]:
-        """Environment variables that the stack must find set before its process starts. DeepSpeed looks for an
-        accelerator; on a CPU run it must not find the machine's GPU."""
+        """What the stack must find set before its process starts: on a CPU run DeepSpeed must not find the GPU."""
         return {"DS_ACCELERATOR": "cpu"} if "deepspeed" in self.packages and measure.device == "cpu" else {}
 
     def stack_errors(self, python: str) -> list[str]:

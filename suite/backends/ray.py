@@ -55,8 +55,7 @@ class OpenRlhf(BackendDriver):
 
 
 class Verl(BackendDriver):
-    """Every rank is a device: for a worker of FSDP2, which shards everything over all of them, and a vLLM server of its
-    own, which take turns."""
+    """Every rank is a device, where a worker of FSDP2 over all of them and a vLLM server of its own take turns."""
 
     name = "verl"
     kind: BackendKind = "trainer"
@@ -80,8 +79,7 @@ class Verl(BackendDriver):
 
 
 class NemoRl(BackendDriver):
-    """Its GRPO example on its DTensor policy (FSDP2) and vLLM, on the same devices in turn, on one node: every rank
-    holds its share of the model, generates and trains."""
+    """Its GRPO example on one node: every rank holds its share of the model (FSDP2), generates (vLLM) and trains."""
 
     name = "nemo-rl"
     kind: BackendKind = "trainer"

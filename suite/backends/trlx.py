@@ -39,8 +39,7 @@ class _Trlx(BackendDriver):
     trains_last_layers = True
 
     def stack_errors(self, python: str) -> list[str]:
-        """What is wrong with the interpreter's trlx and transformers, of which neither is imported. Raises UsageError
-        when it cannot be asked."""
+        """What is wrong with its trlx and transformers, of which neither is imported. UsageError where none answers."""
         found: dict[str, str | None] = ask_worker(python, "suite.worker.trainers.trlx.source")
         return [text for text in found.values() if text]
 

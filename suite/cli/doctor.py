@@ -1,5 +1,4 @@
-"""`suite doctor`: what this machine can run, and why not; `suite backends`: the stacks that can be measured; and `suite
-schema`: the forms of the files that the suite writes, for other programs."""
+"""`suite doctor` and `backends`: what this machine can run, and why not the rest; `suite schema`: forms of files."""
 
 from pathlib import Path
 from typing import Any

@@ -47,8 +47,7 @@ def list_images() -> None:
 
 
 def _present(api: Any, name: str) -> list[dict[str, Any]]:
-    """What the runtime holds of an image of the catalogue, newest first; ``variant``: which of the Dockerfile's stacks,
-    and version and revision of the suite inside."""
+    """What the runtime holds of an image, newest first; ``variant``: which of the Dockerfile's stacks it has."""
     labels = {
         "version": catalogue.VERSION_LABEL,
         "revision": catalogue.REVISION_LABEL,

@@ -1,5 +1,4 @@
-"""Building an image of the catalogue through the runtime's classic builder, which every runtime has, without the traces
-of the build: one commit and the same inputs give one id."""
+"""Building an image through the runtime's classic builder, which every runtime has; equal inputs give one id."""
 
 import hashlib
 import io
@@ -181,8 +180,7 @@ _KEPT = (
 
 def settle(api: APIClient, identity: str, tag: str, created: int) -> str | None:
     """Load the image again, under ``tag``, with a configuration that depends on its content alone; its new id. ``None``
-    where the runtime tells too little of it, or wants the layers again. ``created``: Unix seconds, of the build's time.
-    """
+    where the runtime tells too little of it, or wants the layers again. ``created``: the build's time, Unix seconds."""
     with suppress(DockerException, RequestException, ValueError):
         chain = [api.inspect_image(identity)]  # it, and all that it was made from
         while chain[-1].get("Parent"):

@@ -92,8 +92,7 @@ _MOST_BYTES = 4 << 20
 
 
 class StackFile(Environment):
-    """What an image's stack answered, in a file beside an image that is itself a file, which nobody can ask from here:
-    ``engines.sqsh.stack.json`` speaks of ``engines.sqsh``."""
+    """What a stack answered, beside an image that is a file: ``engines.sqsh.stack.json`` speaks of ``engines.sqsh``."""
 
     schema_: Literal["suite/image-stack/1"] = Field(default="suite/image-stack/1", alias="schema")
     image: str | None = Field(description="name of the image that was asked; null: what was asked is an interpreter")
@@ -133,8 +132,7 @@ def read_stack(path: Path) -> StackFile:
 
 
 def read_beside(image: Path, digest: str) -> StackFile | None:
-    """The file beside an image file of this digest; null where there is none. Raises UsageError where it was written
-    for another."""
+    """The file beside an image file of this digest, if any. Raises UsageError where it was written for another."""
     path = beside(image)
     if not path.exists():
         return None

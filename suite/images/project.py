@@ -1,5 +1,4 @@
-"""The checkout that images are built from: its Dockerfiles, its locks and what they pin, its commit; and wheels for a
-build that fetches nothing, with a CPU build of torch, by pip as its caller has set it up."""
+"""The checkout that images are built from: its locks and its commit; and wheels for a build that fetches nothing."""
 
 import hashlib
 import os

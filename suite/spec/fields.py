@@ -1,5 +1,4 @@
-"""What is declared of a field of a workload, a layout or a launcher's settings beside its type, in one place: command
-line, plan, messages, schemas and labels read it from the ``Declared`` in its annotation."""
+"""What is declared of a field beside its type: command line, plan, messages, schemas and labels read it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,6 +1,5 @@
 """What is never kept of an environment: secrets, by names of variables and by what values look like. Each pattern of
-``suite/worker/redaction.json`` takes time in proportion to the text, and has one group: what is kept before the
-secret."""
+``suite/worker/redaction.json`` takes time as the text is long; its group is what is kept before the secret."""
 
 import re
 from collections.abc import Mapping
