@@ -100,7 +100,7 @@ class BackendDriver:
         return Layout(**body, data=ranks // (tensor * pipeline))
 
     def errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> list[str]:
-        """Beyond divisibility: why this stack cannot run the work so, or is not measured with it; each with its remedy."""
+        """Beyond divisibility: why this stack cannot run the work so, or is not measured with it; each with advice."""
         this, errors = f"the {self.name} backend", placement_errors(layout)
         if size.architecture == "gpt2" and size.kv_heads != size.heads:
             errors.append(f"GPT-2 style models have as many key-value heads as heads; {size.name} has {size.kv_heads}")

@@ -103,7 +103,6 @@ class NemoRl(BackendDriver):
     )
 
     def more_errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> list[str]:
-        """What is not mapped to the trainer's configuration."""
         if workload.ppo_epochs != 1:
             return [f"the nemo-rl backend goes over its samples once, not {workload.ppo_epochs} times"]
         return []

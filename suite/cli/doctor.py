@@ -58,12 +58,11 @@ def schema(name: str | None = argument("manifest, record, events ...; without on
     \b
     suite schema record > record.schema.json
     """
-    from suite.export.schema import schema as parsed
-    from suite.export.schema import schema_names
+    from suite.export import schema as forms
 
     if name is not None:
-        print_json(parsed(name))
+        print_json(forms.schema(name))
         return
-    found = {each: parsed(each) for each in schema_names()}
+    found = {each: forms.schema(each) for each in forms.schema_names()}
     facts = [{"name": each, "id": body.get("$id"), "title": body.get("title")} for each, body in found.items()]
     answer(facts, [f"{each:<12} {body.get('title', '')}" for each, body in found.items()])

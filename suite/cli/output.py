@@ -64,7 +64,6 @@ def complain(text: str, code: int = BAD_USAGE) -> int:
 
 
 def print_error(line: str, code: int) -> None:
-    """An error for a program that asked for JSON."""
     print_json({"schema": ERROR_SCHEMA, "error": line, "exit_code": code})
 
 

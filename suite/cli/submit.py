@@ -25,9 +25,8 @@ from suite.launch.cluster.registry import CLUSTER_LAUNCHERS, find_launcher
 from suite.launch.cluster.submission import Submission
 from suite.launch.outcome import NEXT_STEPS
 from suite.report.facts.network import CONVENTION, network_checks
-from suite.spec.base import UsageError, printable
 from suite.spec.manifest import Manifest
-from suite.spec.terminal import note, say, say_lines
+from suite.spec.terminal import UsageError, note, printable, say, say_lines
 
 #: documents of which a dry run shows every line
 _SHOWN = 12
@@ -106,7 +105,6 @@ class HandingOver:
         return RUN_FAILED if self.is_refused or not set(self._statuses.values()) <= {"ok", "submitted"} else DONE
 
     def document(self) -> dict[str, Any]:
-        """As `suite submit --json` prints it."""
         sent = self._launcher.submitted_json(self._submitted, self._statuses)
         return {**sent, **self.left.others, **self.first}
 

@@ -87,10 +87,6 @@ def _answer(api: Any, image: str, *command: str) -> bytes:
         raise UsageError(f"{image} cannot be run: {told(error)}; `suite images list` shows what is here") from error
 
 
-ENDING = ".stack.json"
-_MOST_BYTES = 4 << 20
-
-
 class StackFile(Environment):
     """What a stack answered, beside an image that is a file: ``engines.sqsh.stack.json`` speaks of ``engines.sqsh``."""
 
@@ -104,8 +100,7 @@ class StackFile(Environment):
 
 
 def beside(image: Path) -> Path:
-    """Where the file of an image file lies."""
-    return image.with_name(image.name + ENDING)
+    return image.with_name(f"{image.name}.stack.json")
 
 
 def of_image(api: Any, image: str, file: str | None) -> StackFile:
@@ -124,7 +119,7 @@ def of_interpreter(python: str, file: str | None) -> StackFile:
 
 def read_stack(path: Path) -> StackFile:
     """A file as ``suite images stack`` writes it. Raises UsageError for anything else."""
-    text = foreign.read_text(path, str(path), _MOST_BYTES, by_user=True)
+    text = foreign.read_text(path, str(path), by_user=True)
     try:
         return StackFile.model_validate_json(text)
     except ValidationError as error:

@@ -54,7 +54,8 @@ def _declaration(path: Path) -> Declaration:
 
 
 class Algorithm(Frozen):
-    """An algorithm with all its options; read from a text too, as ``grpo:kl_coefficient=0.001,clip_high=0.28``."""
+    """An algorithm with all its options, those left out at their defaults; read from a text too: ``grpo``, or
+    ``grpo:kl_coefficient=0.001,clip_high=0.28``."""
 
     name: str
     options: Mapping[str, Option] = {}

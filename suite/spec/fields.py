@@ -88,7 +88,6 @@ def _later(model: type[BaseModel]) -> tuple[str, ...]:
 
 
 def is_default(value: BaseModel, name: str) -> bool:
-    """Whether a field of a model has its default."""
     return bool(getattr(value, name) == type(value).model_fields[name].default)
 
 

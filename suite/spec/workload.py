@@ -63,7 +63,8 @@ class Optimizer(Frozen):
 
 
 class Critic(Frozen):
-    """A value model with the policy's vocabulary and positions: a GPT-2 style trunk, one linear layer without bias."""
+    """A value model of its own beside the policy, of its vocabulary and positions: a GPT-2 style trunk and one linear
+    layer without bias to the value."""
 
     layers: int = Field(gt=0)
     hidden: int = Field(gt=0, description="model width")

@@ -30,7 +30,7 @@ _OPTIONS = {
 
 
 def option_group(model: type[BaseModel], panel: str, has_defaults: bool = True) -> Any:
-    """A data class with an option for each field. Nothing given is None, of a switch False, unless help has a default."""
+    """A data class with an option for each field. Nothing given is None, of a switch False, unless help shows one."""
     facts = [(name, fact) for name, fact in declared(model) if fact.option]
     _OPTIONS.update({name: fact.option for name, fact in facts if fact.option})
     options = [(name, *_option(fact, model.model_fields[name], panel, has_defaults)) for name, fact in facts]
