@@ -34,19 +34,17 @@ def doctor(
 def backends(python: Python = None) -> None:
     """List the backends, the interpreter and packages of each, and why one could not run with them."""
     asked = read_interpreters(python or ())
-    rows: list[dict[str, Any]] = []
+    columns, indent, rows, lines = terminal_columns(), " " * 15, list[dict[str, Any]](), list[str]()
     for name, driver in known().items():
         where = asked.of(name)
         has = probe.stack_versions(where, driver.packages)
         errors = driver.wrong_versions(has) + driver.stack_errors(where) if all(has.values()) else []
         facts = {fact: getattr(driver, fact) for fact in ("name", "kind", "summary", "settings", "experimental")}
         rows.append({**facts, "python": where, "packages": has, "errors": errors})
-    columns, indent, lines = terminal_columns(), " " * 15, list[str]()
-    for row in rows:
-        warning = f" (experimental: {row['experimental']})" if row["experimental"] else ""
-        packages = ", ".join(f"{package} {version or 'missing'}" for package, version in row["packages"].items())
-        lines += wrapped(f"{row['summary']}{warning}", columns, f"{row['name']:<14} {row['kind']:<8} ", indent)
-        for text in (packages, f"in {row['python']}", *(f"cannot run there: {error}" for error in row["errors"])):
+        warning = f" (experimental: {driver.experimental})" if driver.experimental else ""
+        packages = ", ".join(f"{package} {version or 'missing'}" for package, version in has.items())
+        lines += wrapped(f"{driver.summary}{warning}", columns, f"{driver.name:<14} {driver.kind:<8} ", indent)
+        for text in (packages, f"in {where}", *(f"cannot run there: {error}" for error in errors)):
             lines += wrapped(text, columns, indent)
     answer(rows, lines)
 

@@ -102,9 +102,6 @@ def _environment(
     return [(f"{name}: Python", python, version), *_each(f"{name}: ", pins, held), *built]
 
 
-Verdict = Literal["same", "differs", "new", "unknown"]
-
-
 class Answer(Frozen):
     """The digest that a registry has for a base, beside that of the catalogue."""
 
@@ -115,7 +112,7 @@ class Answer(Frozen):
     reason: str | None = Field(default=None, description="why the registry could not be asked")
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> Literal["same", "differs", "new", "unknown"]:
         """How the two digests stand to each other; ``new``: the catalogue had none."""
         if self.found is None:
             return "unknown"
