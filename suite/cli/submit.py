@@ -68,7 +68,8 @@ def submission_of(name: str) -> Callable[..., int]:
         if dry_run:
             return _dry(work, nodes, launcher, smoke)
         # where nothing is waited for, the JSON itself comes at once
-        show = (lambda text: None) if is_json() and not kind.waits else partial(say, err=is_json())
+        is_quiet = is_json() and not kind.waits
+        show: Callable[[str], None] = (lambda text: None) if is_quiet else partial(say, err=is_json())
         done = submit_all(work, nodes, launcher, smoke, waiting.detach, show)
         if not done.is_refused:
             answer(done.document(), done.lines(nodes.runs, waiting.detach))

@@ -23,8 +23,7 @@ class Declared:
     ``metavar``: what stands for a value in help, where that does not follow from the type; ``least``: of a number.
     ``feature``: what a backend must have to honour it, as a message calls it, with ``{}`` for the value where it is
     told; a backend that does names the field in its ``extra_work``. ``None``: every backend honours it.
-    ``label``: of a layout, its short name in tables with ``{}`` for the value; left out where it has its default.
-    """
+    ``label``: of a layout, its short name in tables with ``{}`` for the value; left out where it has its default."""
 
     option: str | None = None
     help: str = ""

@@ -32,8 +32,7 @@ class Lengths(Frozen):
     ``fixed``: ``tokens`` each. ``list``: ``listed``, dealt out in order and from the start again. ``lognormal``:
     ``min(cap, X)`` with log X normal of standard deviation ``sigma`` and X of mean ``mean``; a share ``at_cap`` of the
     samples has the cap whatever X is, as where models run into the limit (the mean is of the others before the cap).
-    ``group_correlation``: of log X within the samples of one prompt.
-    """
+    ``group_correlation``: of log X within the samples of one prompt."""
 
     kind: Literal["fixed", "list", "lognormal"]
     tokens: _Tokens | None = None
@@ -70,8 +69,7 @@ class Lengths(Frozen):
         """The length of each of ``samples`` samples, ``group`` of each prompt side by side; equal for equal arguments.
 
         A lognormal's lengths are the means of its equally probable parts, shuffled, so that a small batch already has
-        the distribution's mean and tail. The samples of a group share a part of log X, by which they are ranked.
-        """
+        the distribution's mean and tail. The samples of a group share a part of log X, by which they are ranked."""
         if self.kind == "fixed":
             return (self.longest,) * samples
         if self.listed is not None:

@@ -26,7 +26,7 @@ def load_shape(path: Path | str) -> Shape:
     if not isinstance(data, dict):
         raise UsageError(f"{path}: a shape file holds fields with values, which this does not")
     if "model_type" in data or "architectures" in data:
-        data = shape_from_config(data, name=_model_name(path), where=str(path))
+        data = _of_hugging_face(path, data)
     return _validate(path, data)
 
 
@@ -71,12 +71,6 @@ def _reason(item: Any) -> str:
     return f"{place} is {repr(item['input'])[:40]}: {message}" if place else message
 
 
-def _model_name(path: Path) -> str:
-    """A config.json is named after its folder, any other file after itself."""
-    name = path.resolve().parent.name if path.name == "config.json" else path.stem
-    return name[:64] or "model"
-
-
 Config = Mapping[str, Any]
 #: What a shape means where it says nothing (``Shape``): of LayerNorm, of RMSNorm, and the base of rotary frequencies.
 NORM_EPSILON, RMS_NORM_EPSILON, ROPE_THETA = 1e-5, 1e-6, 10000.0
@@ -88,8 +82,7 @@ class _Family(NamedTuple):
     another is left out; null: as many key-value heads as heads, and heads of width hidden / heads.
 
     ``only``: what other keys must be, where they are there, for a shape to tell it. ``experts``: key of their number,
-    and the one of another family that some versions of transformers write in its place.
-    """
+    and the one of another family that some versions of transformers write in its place."""
 
     positions: int
     keys: Mapping[str, str] = {**_USUAL, "ffn": "intermediate_size"}
@@ -149,27 +142,24 @@ _FAMILIES = {
 }
 
 
-def shape_from_config(config: Config, *, name: str, where: str) -> dict[str, Any]:
-    """The fields of ``Shape``, unchecked, of a configuration of one of its families.
-
-    Keys that a file leaves out have the family's default in Hugging Face transformers. What equals a shape's own
-    default is left out of it, so that equal models are equal work however their files are written. Raises UsageError,
-    opened by ``where``, for another family, a key that must be there, and variants that a shape cannot tell.
-    """
+def _of_hugging_face(path: Path, config: Config) -> dict[str, Any]:
+    """The fields of ``Shape``, unchecked, of a configuration. What equals a shape's own default is left out, so that
+    equal models are equal work however their files are written. Raises UsageError."""
     kind = config.get("model_type")
     family = _FAMILIES.get(kind) if isinstance(kind, str) else None
     if family is None:
         raise UsageError(
-            f"{where}: model type {_shown(kind)} is not supported; supported are {', '.join(sorted(_FAMILIES))}. "
+            f"{path}: model type {_shown(kind)} is not supported; supported are {', '.join(sorted(_FAMILIES))}. "
             "To plan or measure a model of that size all the same, name a YAML file with --shape that has name, "
             "architecture (one of these), layers, hidden, ffn, heads, kv_heads, vocab, positions and tied_embeddings"
         )
     try:
         fields = _fields(config, family)
-    except KeyError as error:
-        raise UsageError(f"{where}: {error.args[0]} is missing, which a {kind} configuration needs") from error
-    except UsageError as error:
-        raise UsageError(f"{where}: {error}") from error
+    except (KeyError, UsageError) as error:
+        lack = f"{error.args[0]} is missing, which a {kind} configuration needs"
+        raise UsageError(f"{path}: {lack if isinstance(error, KeyError) else error}") from error
+    # a config.json is named after its folder, any other file after itself
+    name = (path.resolve().parent.name if path.name == "config.json" else path.stem)[:64] or "model"
     return {"name": name, "architecture": kind, "source": f"config.json of {name}", **fields}
 
 
