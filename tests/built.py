@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from suite.images.build import BuildChoices, Built, build_image
-from suite.images.project import Project
-from suite.images.wheelhouse import fill_wheelhouse
+from suite.images.project import Project, fill_wheelhouse
 from suite.spec.images import find_image
 from tests.container_runtime import Runtime
 

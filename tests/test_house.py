@@ -112,9 +112,9 @@ OWN_FILES = {
     "the kernel's /proc and /sys": (
         *("launch/docker/session.py", "launch/idle.py", "launch/local.py", "launch/probe.py", "launch/processes.py"),
     ),
-    "files of this checkout": ("images/digests.py", "images/project.py"),
+    "files of this checkout": ("images/check.py",),
     "the image that it runs in, while it is built": ("images/inventory.py",),
-    "wheels that pip has just put there": ("images/wheelhouse.py",),
+    "files of this checkout, and wheels that pip has just put there": ("images/project.py",),
     "writes a log, and a file of this checkout": ("images/build.py",),
     "pictures that it has just drawn": ("report/plots/__init__.py",),
     "a file that the same command has just written": ("cli/output.py",),

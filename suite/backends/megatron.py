@@ -78,7 +78,6 @@ class Megatron(base.BackendDriver):
         return errors
 
     def versions_errors(self, workload: Workload, layout: Layout, versions: Mapping[str, str]) -> list[str]:
-        """Native kernels need a package that torch ones do without."""
         if layout.kernels == "torch" or "transformer-engine" in versions or "megatron-core" not in versions:
             return []
         return ["native kernels need transformer-engine beside megatron-core; install it there, or use torch kernels"]

@@ -41,7 +41,6 @@ def _registered() -> list[EntryPoint]:
 
 
 def own_backends() -> dict[str, BackendDriver]:
-    """Those of the suite."""
     return {name: _own(name) for name in _declared()}
 
 

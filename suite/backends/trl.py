@@ -75,7 +75,6 @@ class TrlPpo(_Trl):
     installation = "`make trl-ppo` installs it beside the engines, into an environment of its own"
 
     def layout(self, size: Shape, workload: Workload, request: LayoutRequest) -> Layout:
-        """The same, but for FSDP2."""
         if request.engine == "fsdp2":
             raise ValueError("TRL's PPO trains on deepspeed or ddp, not fsdp2")
         return super().layout(size, workload, request)

@@ -39,8 +39,7 @@ class _Trlx(BackendDriver):
     trains_last_layers = True
 
     def stack_errors(self, python: str) -> list[str]:
-        """What is wrong with the interpreter's trlx and transformers, of which neither is imported. Raises UsageError
-        when it cannot be asked."""
+        """What is wrong with its trlx and transformers, of which neither is imported. UsageError where none answers."""
         found: dict[str, str | None] = ask_worker(python, "suite.worker.trainers.trlx.source")
         return [text for text in found.values() if text]
 
@@ -83,7 +82,6 @@ class TrlxDeepSpeed(_Accelerate):
     settings: tuple[str, ...] = ("zero_stage", "offload_optimizer", "offload_parameters", "bucket_elements")
 
     def layout(self, size: Shape, workload: Workload, request: LayoutRequest) -> Layout:
-        """As the deepspeed backend chooses."""
         return zero_layout(self, size, workload, request)
 
 
@@ -121,7 +119,6 @@ class TrlxNemo(_Trlx):
         return self.laid_out(request, tensor=tensor, sequence_parallel=tensor > 1, distributed_optimizer=True)
 
     def more_errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> list[str]:
-        """What trlx's trainer and NeMo cannot do, each with what to do about it."""
         errors = []
         # prompt, response, one end token, padding
         positions = -(-(workload.sequence_tokens + 1) // _SEQUENCE_MULTIPLE) * _SEQUENCE_MULTIPLE

@@ -39,11 +39,7 @@ def read_table(path: Path) -> Table:
     Raises UsageError for a file that cannot be read, is larger than 16 MiB or holds no table with a row.
     """
     name = shown(str(path))
-    try:
-        data = read_bytes(path, name, DOCUMENT_BYTES, by_user=True)
-    except FileNotFoundError as error:
-        raise UsageError(f"{name} cannot be read: {error.strerror}") from error
-    text = data.decode("utf-8-sig", errors="replace")
+    text = read_bytes(path, name, DOCUMENT_BYTES, by_user=True).decode("utf-8-sig", errors="replace")
     return parse_table(text, name, markdown=path.suffix.lower() in (".md", ".markdown"))
 
 

@@ -14,6 +14,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from suite.cli.commands import ABOUT, COMMANDS, HEADINGS, Command, Group
+from suite.cli.main import version_line
 from suite.cli.output import ask_json, complain, print_error
 from suite.cli.saved_help import content_width
 from suite.spec.terminal import UsageError, note, say
@@ -218,7 +219,6 @@ class Commands(TyperGroup):
         sys.exit(code)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Those of the application under its headings."""
         if self._table is not COMMANDS:
             super().format_commands(ctx, formatter)
             return
@@ -260,8 +260,6 @@ def load(name: str, entry: Command | Group) -> TyperCommand | TyperGroup:
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from suite.cli.main import version_line
-
         say(version_line())
         raise typer.Exit
 

@@ -32,7 +32,6 @@ def check(
 
 
 def claim_lines(found: Claims, most: int) -> list[str]:
-    """The check as a terminal shows it."""
     lines = [f"{'column':<34} {'rows':>5} {'explained':>9} {'flagged':>7} {'underivable':>11} {'unreadable':>10}"]
     source = ""
     for finding in found.findings:

@@ -1,5 +1,4 @@
-"""How a command declares what it takes (``size: str = option("...")``), how it is run, how what was typed is read, and
-what a shell is offered for it."""
+"""How a command declares what it takes and is run, how what was typed is read, and what a shell is offered for it."""
 
 import errno
 import functools

@@ -80,7 +80,7 @@ _MORE: Mapping[str, Command | Group] = {
             "stack": Command("images:stack", "write down what an image's stack holds, for an image file"),
         },
     ),
-    "schema": Command("schema:schema", "print the JSON Schema of a file that the suite writes"),
+    "schema": Command("doctor:schema", "print the JSON Schema of a file that the suite writes"),
     "claims": Group(
         "check published figures against each other",
         "Check published figures against each other.",

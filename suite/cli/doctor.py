@@ -1,12 +1,12 @@
-"""`suite doctor`: what this machine can run, and why not; and `suite backends`: the stacks that can be measured."""
+"""`suite doctor` and `backends`: what this machine can run, and why not the rest; `suite schema`: forms of files."""
 
 from pathlib import Path
 from typing import Any
 
 from suite.backends.registry import backends as known
 from suite.backends.registry import read_interpreters
-from suite.cli.command import Python, command, option
-from suite.cli.output import DONE, GATE_NOT_MET, answer
+from suite.cli.command import Python, argument, command, option
+from suite.cli.output import DONE, GATE_NOT_MET, answer, print_json
 from suite.launch import probe
 from suite.spec.terminal import say
 from suite.spec.width import terminal_columns, wrapped
@@ -34,18 +34,33 @@ def doctor(
 def backends(python: Python = None) -> None:
     """List the backends, the interpreter and packages of each, and why one could not run with them."""
     asked = read_interpreters(python or ())
-    rows: list[dict[str, Any]] = []
+    columns, indent, rows, lines = terminal_columns(), " " * 15, list[dict[str, Any]](), list[str]()
     for name, driver in known().items():
         where = asked.of(name)
         has = probe.stack_versions(where, driver.packages)
         errors = driver.wrong_versions(has) + driver.stack_errors(where) if all(has.values()) else []
         facts = {fact: getattr(driver, fact) for fact in ("name", "kind", "summary", "settings", "experimental")}
         rows.append({**facts, "python": where, "packages": has, "errors": errors})
-    columns, indent, lines = terminal_columns(), " " * 15, list[str]()
-    for row in rows:
-        warning = f" (experimental: {row['experimental']})" if row["experimental"] else ""
-        packages = ", ".join(f"{package} {version or 'missing'}" for package, version in row["packages"].items())
-        lines += wrapped(f"{row['summary']}{warning}", columns, f"{row['name']:<14} {row['kind']:<8} ", indent)
-        for text in (packages, f"in {row['python']}", *(f"cannot run there: {error}" for error in row["errors"])):
+        warning = f" (experimental: {driver.experimental})" if driver.experimental else ""
+        packages = ", ".join(f"{package} {version or 'missing'}" for package, version in has.items())
+        lines += wrapped(f"{driver.summary}{warning}", columns, f"{driver.name:<14} {driver.kind:<8} ", indent)
+        for text in (packages, f"in {where}", *(f"cannot run there: {error}" for error in errors)):
             lines += wrapped(text, columns, indent)
     answer(rows, lines)
+
+
+@command("print the list as JSON; a schema is JSON anyway")
+def schema(name: str | None = argument("manifest, record, events ...; without one, all are listed", None)) -> None:
+    """Print the JSON Schema of a file that the suite writes.
+
+    \b
+    suite schema record > record.schema.json
+    """
+    from suite.export import schema as forms
+
+    if name is not None:
+        print_json(forms.schema(name))
+        return
+    found = {each: forms.schema(each) for each in forms.schema_names()}
+    facts = [{"name": each, "id": body.get("$id"), "title": body.get("title")} for each, body in found.items()]
+    answer(facts, [f"{each:<12} {body.get('title', '')}" for each, body in found.items()])

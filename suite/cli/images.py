@@ -1,25 +1,32 @@
 """`suite images`: the images that hold the stacks."""
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from textwrap import shorten
+from typing import Any
 
 from suite.backends.registry import read_interpreters
 from suite.bundle.files import replace_atomically
 from suite.cli.command import Python, argument, command, flag, option, require_place
 from suite.cli.output import BAD_USAGE, DONE, GATE_NOT_MET, RUN_FAILED, answer, complain, is_json
-from suite.images.build import BuildChoices, BuildFailed, build_image, pin_for_compose
-from suite.images.check import check_image
-from suite.images.digests import ask, write
+from suite.images.build import BuildChoices, BuildFailed, Built, build_image, pin_for_compose
+from suite.images.check import Answer, ask_registries, check_image, write_digests
 from suite.images.inside import beside, of_image, of_interpreter, read_sbom
-from suite.images.project import Project
-from suite.images.show import print_answers, print_built, print_differences, print_rows, rows
-from suite.images.wheelhouse import fill_wheelhouse
+from suite.images.project import Project, fill_wheelhouse
 from suite.launch.docker.connection import connect
-from suite.spec.images import bases, find_image, images
-from suite.spec.terminal import UsageError, say, say_lines
+from suite.spec import images as catalogue
+from suite.spec.terminal import UsageError, say
 from suite.spec.typed import pairs
 from suite.spec.version import suite_version
+
+_SHORT_ID = len("sha256:") + 12
+_VERDICTS = {
+    "same": "as locked",
+    "differs": "differs from the locked one",
+    "new": "was not pinned before",
+    "unknown": "could not be asked",
+}
 
 
 @command("print as JSON")
@@ -30,9 +37,49 @@ def list_images() -> None:
         api = connect().api
     except UsageError as error:
         why = str(error)
-    found = rows(dict(images()), suite_version(), api)
-    facts = {"images": [row.model_dump(mode="json") for row in found], "engine": why}
-    answer(facts, lambda: print_rows(found, why))
+    here = {name: None if api is None else _present(api, name) for name in catalogue.images()}
+    rows = [
+        {"image": image.model_dump(mode="json"), "tag": image.tag(suite_version()), "present": here[name]}
+        for name, image in catalogue.images().items()
+    ]
+    lines = [line for name, image in catalogue.images().items() for line in _image_lines(image, here[name])]
+    answer({"images": rows, "engine": why}, lines + ([f"what is built is not known: {why}"] if why else []))
+
+
+def _present(api: Any, name: str) -> list[dict[str, Any]]:
+    """What the runtime holds of an image, newest first; ``variant``: which of the Dockerfile's stacks it has."""
+    labels = {
+        "version": catalogue.VERSION_LABEL,
+        "revision": catalogue.REVISION_LABEL,
+        "variant": catalogue.VARIANT_LABEL,
+    }
+    found = api.images(filters={"label": f"{catalogue.IMAGE_LABEL}={name}"})
+    return [
+        {
+            "id": entry["Id"],
+            "tags": entry["RepoTags"],
+            "size_bytes": entry["Size"],
+            **{fact: entry["Labels"].get(label) for fact, label in labels.items()},
+        }
+        for entry in sorted(found, key=lambda entry: -int(entry["Created"]))
+        if entry.get("RepoTags")
+    ]
+
+
+def _image_lines(image: catalogue.Image, present: list[dict[str, Any]] | None) -> Iterator[str]:
+    unpinned = "not pinned by digest: none is known; `suite images lock` asks"
+    made = "none: it is made here, of Debian's packages of that day"
+    yield f"{image.name:<14} {image.summary}"
+    yield f"{'':14} base     {image.base.reference}"
+    yield f"{'':14} digest   {image.base.digest or (made if image.base.made_here else unpinned)}"
+    yield f"{'':14} backends {', '.join(image.backends) or 'none yet'}"
+    for found in present or ():
+        variant = ", CPU build" if found["variant"] == image.cpu_stack else ""
+        revision = f", commit {found['revision'][:12]}" if found["revision"] else ""
+        short = f"{', '.join(found['tags'])}  {found['id'][:_SHORT_ID]}  {found['size_bytes'] / 1e9:.2f} GB"
+        yield f"{'':14} here     {short}, suite {found['version']}{revision}{variant}"
+    if present == []:
+        yield f"{'':14} here     no; suite images build {image.name}"
 
 
 @command("print as JSON")
@@ -49,7 +96,7 @@ def build(
     checkout: Path | None = option("checkout of the suite [default: this one]", None, "--project"),
 ) -> int:
     """Build an image from this checkout."""
-    image, arguments = find_image(name), pairs("--build-arg", build_arg or ())
+    image, arguments = catalogue.find_image(name), pairs("--build-arg", build_arg or ())
     choices = BuildChoices(base_image, cpu, without_trlx, offline, target, tag, no_cache, arguments)
     project, runtime = Project.of(checkout), connect()
     try:
@@ -61,8 +108,24 @@ def build(
             say(f"  {line}", err=True)
         return complain(str(error), RUN_FAILED)
     pinned = pin_for_compose(project, built)
-    answer(built.model_dump(mode="json"), lambda: print_built(built, pinned))
+    answer(built.model_dump(mode="json"), _built_lines(image, built, pinned))
     return DONE
+
+
+def _built_lines(image: catalogue.Image, built: Built, pinned: Path | None) -> Iterator[str]:
+    """The image's id, and how to run it. ``pinned``: the file by which Compose now runs this very image, if it does."""
+    yield f"built {built.tag} in {built.seconds:.0f} s: {built.id}, {built.size_bytes / 1e9:.2f} GB; log: {built.log}"
+    if not built.is_settled:
+        yield "note:  this runtime keeps images in a way that gives each build an id of its own"
+    if catalogue.IMAGE_LABEL not in built.labels:
+        return  # a stage on the way, which holds no stack to check or to run
+    variant = built.labels.get(catalogue.VARIANT_LABEL)
+    size = "8M" if variant is not None and variant == image.cpu_stack else "1.3B"
+    yield f"check: suite images check {image.name} --image {built.tag}"
+    for backend in image.backends[:1]:
+        yield f"run:   suite run --launcher docker --image {built.tag} --backend {backend} --size {size}"
+    if pinned is not None:
+        yield f"{pinned.name}: `docker compose run` takes this image, by its id"
 
 
 @command("print as JSON")
@@ -71,7 +134,7 @@ def wheelhouse(
     checkout: Path | None = option("checkout of the suite [default: this one]", None, "--project"),
 ) -> None:
     """Download what a CPU build of an image needs into build/image, so that the build needs no network."""
-    folder = fill_wheelhouse(Project.of(checkout), find_image(name))
+    folder = fill_wheelhouse(Project.of(checkout), catalogue.find_image(name))
     wheels = sorted(path.name for path in folder.glob("*.whl"))
     answer({"folder": str(folder), "wheels": wheels}, [f"{len(wheels)} wheels in {folder}"])
 
@@ -86,22 +149,29 @@ def lock(
 
     Exit 3 when a pinned digest is out of date and was not updated.
     """
-    chosen = [find_image(name) for name in names or ()]
-    wanted = {image.base for image in chosen} or set(bases().values())
-    looked_up = {name: base for name, base in bases().items() if base in wanted and not base.made_here}
+    chosen = [catalogue.find_image(name) for name in names or ()]
+    wanted = {image.base for image in chosen} or set(catalogue.bases().values())
+    looked_up = {name: base for name, base in catalogue.bases().items() if base in wanted and not base.made_here}
     if not looked_up:
         raise UsageError(f"the base of {', '.join(names or ())} is made here of Debian's packages; no registry has it")
     project, runtime = Project.of(checkout), connect()
-    answers = ask(runtime.api, looked_up)
-    changed = write(answers, project.root) if update else []
+    answers = ask_registries(runtime.api, looked_up)
+    changed = [str(path) for path in write_digests(answers, project.root)] if update else []
     told = [{**one.model_dump(mode="json"), "verdict": one.verdict} for one in answers]
-    answer({"bases": told, "changed": [str(path) for path in changed]}, lambda: print_answers(answers))
-    say_lines(() if is_json() else (f"wrote {path}" for path in changed))
+    lines = [line for one in answers for line in _digest_lines(one)]
+    answer({"bases": told, "changed": changed}, lines + [f"wrote {path}" for path in changed])
     verdicts = {one.verdict for one in answers}
     if verdicts == {"unknown"}:
         say("error: no registry could be asked: the digests are neither confirmed nor refuted", err=True)
         return BAD_USAGE
     return GATE_NOT_MET if not update and "differs" in verdicts else DONE
+
+
+def _digest_lines(answer: Answer) -> Iterator[str]:
+    """The digest of a base that is locked, the one found, and how they stand to each other."""
+    yield f"{answer.base:<12} {answer.reference}: {_VERDICTS[answer.verdict]}"
+    yield f"{'':12} locked {answer.locked or 'none'}"
+    yield f"{'':12} found  {answer.found or f'none: {answer.reason}'}"
 
 
 @command("print as JSON")
@@ -113,14 +183,14 @@ def check(
 ) -> int:
     """Compare what an image contains with its lock files and labels. Exit 3 when something differs."""
     require_place("--sbom", sbom)
-    known = find_image(name)
+    known = catalogue.find_image(name)
     tag = image or known.tag(suite_version())
     project, runtime = Project.of(checkout), connect()
     found = check_image(runtime.api, known, tag, project)
     if sbom is not None:
         sbom.write_bytes(read_sbom(runtime.api, tag))
     facts = {"image": tag, "differences": [difference.model_dump(mode="json") for difference in found]}
-    answer(facts, lambda: print_differences(tag, found))
+    answer(facts, [*found, f"{tag}: {f'{len(found)} differences' if found else 'holds what its locks and labels say'}"])
     return GATE_NOT_MET if found else DONE
 
 
@@ -144,7 +214,7 @@ def stack(
     if image is None:
         found = of_interpreter(read_interpreters(python or ()).usual or sys.executable, digest)
     else:
-        known = images().get(image)
+        known = catalogue.images().get(image)
         found = of_image(connect().api, known.tag(suite_version()) if known else image, digest)
     if file is None:
         say(found.text().rstrip())

@@ -1,7 +1,6 @@
 """The manual page `suite(1)`: the commands in their groups, each with its saved help, and what holds for all of them.
 
-``python -m suite.cli.man_page FILE`` writes it from ``saved_help.json``, as a build does (``hatch_build.py``).
-"""
+``python -m suite.cli.man_page FILE`` writes it from ``saved_help.json``, as a build does (``hatch_build.py``)."""
 
 import json
 import re

@@ -1,5 +1,4 @@
-"""What a command prints, for people or for a program, where it goes, and how it ends: exit codes, and one line on
-standard error, never a traceback, when something is wrong."""
+"""What a command prints, for people or for a program, and how it ends: exit codes, and one line for what is wrong."""
 
 import gc
 import json
@@ -65,7 +64,6 @@ def complain(text: str, code: int = BAD_USAGE) -> int:
 
 
 def print_error(line: str, code: int) -> None:
-    """An error for a program that asked for JSON."""
     print_json({"schema": ERROR_SCHEMA, "error": line, "exit_code": code})
 
 

@@ -245,8 +245,7 @@ def _show_curves(asked: Question, made: dict[str, list[CurvePoint]], counts: lis
 
 
 def _checked(files: list[Path], parameters: Parameters) -> int:
-    """Compare predictions with published rows. Readers of tables that others published stand beside the package, in
-    tools/planner of a checkout. UsageError where there is none."""
+    """Compare predictions with published rows, read by tools/planner of a checkout. UsageError where there is none."""
     try:
         from tools.planner.check import check_lines, run_check
     except ModuleNotFoundError as error:

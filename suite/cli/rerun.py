@@ -199,7 +199,7 @@ def _on_cluster(where: Where, manifest: Path, count: int, runs: Path, options: S
         raise UsageError("--smoke, --dry-run, --output and --json are of suite submit alone: leave them out after --")
     nodes = with_site(typed, given["work"], given["nodes"])
     made = nodes.launcher(find_launcher(where.launcher), given["options"])
-    done = submit_all(given["work"], nodes, made, smoke=False, detach=given["waiting"].detach, to_stderr=True)
+    done = submit_all(given["work"], nodes, made, False, given["waiting"].detach, partial(say, err=True))
     names = sorted({*chain(*done.left.others.values()), *(each.run.id for each in done.left.manifests)})
     left = [name for name in names if not (runs / name).exists()]
     for submission in chosen(runs, left) if left else ():

@@ -1,5 +1,4 @@
-"""`suite run`: measure a cross product of backends, sizes, ranks and layouts; and `suite tune`: each stack at its best,
-under equal budgets, with every trial kept."""
+"""`suite run`: measure a cross product of backends, sizes, ranks and layouts; `suite tune`: each stack at its best."""
 
 from collections.abc import Collection, Iterable
 from functools import partial

@@ -1,8 +1,7 @@
 """Help from saved text: `suite X --help`, and `suite sizes`, are answered before Typer or a command is imported.
 
 ``python -m suite.cli.saved_help`` writes the file, and a build does so (``hatch_build.py``). It names the sources that
-the text comes from and their digest: where one was changed since, or the file is missing, help is answered live.
-"""
+the text comes from and their digest: where one was changed since, or the file is missing, help is answered live."""
 
 import os
 import sys

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import make_dataclass
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import Any, ClassVar
@@ -25,9 +26,8 @@ from suite.launch.cluster.registry import CLUSTER_LAUNCHERS, find_launcher
 from suite.launch.cluster.submission import Submission
 from suite.launch.outcome import NEXT_STEPS
 from suite.report.facts.network import CONVENTION, network_checks
-from suite.spec.base import UsageError, printable
 from suite.spec.manifest import Manifest
-from suite.spec.terminal import note, say, say_lines
+from suite.spec.terminal import UsageError, note, printable, say, say_lines
 
 #: documents of which a dry run shows every line
 _SHOWN = 12
@@ -68,8 +68,9 @@ def submission_of(name: str) -> Callable[..., int]:
         if dry_run:
             return _dry(work, nodes, launcher, smoke)
         # where nothing is waited for, the JSON itself comes at once
-        quiet = is_json() and not kind.waits
-        done = submit_all(work, nodes, launcher, smoke, waiting.detach, to_stderr=is_json(), quiet=quiet)
+        is_quiet = is_json() and not kind.waits
+        show: Callable[[str], None] = (lambda text: None) if is_quiet else partial(say, err=is_json())
+        done = submit_all(work, nodes, launcher, smoke, waiting.detach, show)
         if not done.is_refused:
             answer(done.document(), done.lines(nodes.runs, waiting.detach))
         return done.code
@@ -90,23 +91,22 @@ def __getattr__(name: str) -> Callable[..., None]:
 class HandingOver:
     """Documents go to the cluster one after the other; what became of their runs is kept, and shown as it happens."""
 
-    def __init__(self, launcher: ClusterLauncher, left: ToDo, quiet: bool, to_stderr: bool) -> None:
-        """``left``: what of the plan is to be done, and with whom the rest is."""
-        self.left = left
+    def __init__(self, launcher: ClusterLauncher, left: ToDo, show: Callable[[str], None]) -> None:
+        """``left``: what of the plan is to be done, and with whom the rest is. ``show``: prints what happens."""
+        self.left, self.show = left, show
         #: a first, short run failed, and nothing else was submitted
         self.is_refused = False
         #: of the JSON: the first, short runs, where there were any
         self.first: dict[str, Any] = {}
         self._submitted: list[Submission] = []
         self._statuses: dict[str, str] = {}
-        self._launcher, self._quiet, self._to_stderr = launcher, quiet, to_stderr
+        self._launcher = launcher
 
     @property
     def code(self) -> int:
         return RUN_FAILED if self.is_refused or not set(self._statuses.values()) <= {"ok", "submitted"} else DONE
 
     def document(self) -> dict[str, Any]:
-        """As `suite submit --json` prints it."""
         sent = self._launcher.submitted_json(self._submitted, self._statuses)
         return {**sent, **self.left.others, **self.first}
 
@@ -117,10 +117,6 @@ class HandingOver:
                 yield f"{state.replace('_', ' ')}, so not submitted: {', '.join(run_ids)}"
         if uncollected:
             yield f"to make their bundles: suite collect --wait --runs {quote(str(root))}"
-
-    def show(self, text: str) -> None:
-        if not self._quiet:
-            say(text, err=self._to_stderr)
 
     def submit(self, documents: Sequence[Any], root: Path, wait: bool) -> None:
         """Hand them over; ``wait``: until each of a document's runs is over, and collect it. Raises UsageError."""
@@ -179,12 +175,12 @@ class HandingOver:
 
 
 def submit_all(
-    work: Work, nodes: Nodes, launcher: ClusterLauncher, smoke: bool, detach: bool, to_stderr: bool, quiet: bool = False
+    work: Work, nodes: Nodes, launcher: ClusterLauncher, smoke: bool, detach: bool, show: Callable[[str], None]
 ) -> HandingOver:
     """Submit every run that is still to be done; without ``detach`` wait for each and collect it. Raises UsageError."""
     launcher.connect()
     documents, left = nodes.documents(work, launcher)
-    handing = HandingOver(launcher, left, quiet, to_stderr)
+    handing = HandingOver(launcher, left, show)
     if smoke and documents and not handing.smoke(nodes.smoke(launcher, left.manifests), nodes.runs):
         return handing
     if detach and launcher.waits and len(documents) > 1:

@@ -1,12 +1,17 @@
-"""Building an image of the catalogue through the runtime's classic builder, which every runtime has."""
+"""Building an image through the runtime's classic builder, which every runtime has; equal inputs give one id."""
 
+import hashlib
+import io
+import json
 import re
 import subprocess
+import tarfile
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -17,19 +22,9 @@ from requests.exceptions import RequestException
 
 from suite.bundle.files import replace_atomically
 from suite.images.project import Project, labelled_packages, normal, pins_of
-from suite.images.settle import settle
 from suite.launch.docker.conclude import told
+from suite.spec import images as catalogue
 from suite.spec.base import Frozen, UsageError
-from suite.spec.images import (
-    BASE_DIGEST_LABEL,
-    BASE_NAME_LABEL,
-    REVISION_LABEL,
-    SOURCE_LABEL,
-    Image,
-    find_image,
-    images,
-    stack_labels,
-)
 from suite.spec.version import suite_version
 
 LAST_LINES = 15
@@ -130,7 +125,7 @@ def build_image(
     on_step: OnStep = lambda step: None,
 ) -> Built:
     """Build an image of the catalogue from the checkout and tag it. Raises UsageError before it begins, BuildFailed."""
-    image = find_image(name)
+    image = catalogue.find_image(name)
     _require_inputs(image, project, choices)
     stage = f"-{choices.target}" if choices.target else ""  # one on the way never takes the image's own name
     tag = choices.tag or image.tag(suite_version()).replace(image.repository, f"{image.repository}{stage}", 1)
@@ -176,12 +171,75 @@ def build_image(
     )
 
 
+#: What an image says of how it runs; the rest is about the container that the builder made it from.
+_KEPT = (
+    *("User", "ExposedPorts", "Env", "Entrypoint", "Cmd", "Volumes", "WorkingDir", "Labels", "StopSignal", "Shell"),
+    *("Healthcheck", "OnBuild"),
+)
+
+
+def settle(api: APIClient, identity: str, tag: str, created: int) -> str | None:
+    """Load the image again, under ``tag``, with a configuration that depends on its content alone; its new id. ``None``
+    where the runtime tells too little of it, or wants the layers again. ``created``: the build's time, Unix seconds."""
+    with suppress(DockerException, RequestException, ValueError):
+        chain = [api.inspect_image(identity)]  # it, and all that it was made from
+        while chain[-1].get("Parent"):
+            chain.append(api.inspect_image(chain[-1]["Parent"]))
+        if len(chain) < 2:
+            return None
+        steps = [str(entry.get("CreatedBy", "")) for entry in api.history(identity)][: len(chain) - 1]
+        configuration = settled_configuration(chain, steps, created)
+        data = json.dumps(configuration, sort_keys=True, separators=(",", ":")).encode()
+        digest = hashlib.sha256(data).hexdigest()
+        layers = configuration["rootfs"]["diff_ids"]
+        list(api.load_image(_archive(f"{digest}.json", data, tag, len(layers))))
+        api.inspect_image(f"sha256:{digest}")  # not there: the answer was an error
+        return f"sha256:{digest}"
+    return None
+
+
+def settled_configuration(chain: list[Mapping[str, Any]], steps: list[str], created: int) -> dict[str, Any]:
+    """The configuration as runtimes store it. ``chain``: an image and those it was made from, down to the base;
+    ``steps``: the instruction of each but the base. Newest first."""
+    image, base = chain[0], chain[-1]
+    moment = datetime.fromtimestamp(created, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    history: list[dict[str, Any]] = [{"created": moment, "created_by": "base"} for _ in _layers(base)]
+    for below, above, step in zip(chain[:0:-1], chain[-2::-1], reversed(steps), strict=True):
+        empty = {} if len(_layers(above)) > len(_layers(below)) else {"empty_layer": True}
+        history.append({"created": moment, "created_by": step, **empty})
+    names = {"architecture": "Architecture", "os": "Os", "variant": "Variant", "author": "Author"}
+    return {
+        **{name: image[key] for name, key in names.items() if image.get(key)},
+        "created": moment,
+        "config": {name: value for name in _KEPT if (value := image["Config"].get(name))},
+        "rootfs": {"type": "layers", "diff_ids": _layers(image)},
+        "history": history,
+    }
+
+
+def _layers(image: Mapping[str, Any]) -> list[str]:
+    return list((image.get("RootFS") or {}).get("Layers") or ())
+
+
+def _archive(name: str, configuration: bytes, tag: str, layers: int) -> bytes:
+    """What ``docker load`` takes, without the layers, which the runtime has."""
+    whole = tag if ":" in tag.rpartition("/")[2] else f"{tag}:latest"
+    manifest = [{"Config": name, "RepoTags": [whole], "Layers": [f"{number}/layer.tar" for number in range(layers)]}]
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w") as tar:
+        for path, data in ((name, configuration), ("manifest.json", json.dumps(manifest).encode())):
+            entry = tarfile.TarInfo(path)
+            entry.size = len(data)
+            tar.addfile(entry, io.BytesIO(data))
+    return archive.getvalue()
+
+
 SCRIPT = "requirements/images/base.sh"
 #: a base's day, of packages as the archive has them: such a base is made for each build
 TODAY = "today"
 
 
-def made_base(image: Image, day: str | None) -> str:
+def made_base(image: catalogue.Image, day: str | None) -> str:
     """Name of an image's base, of packages of that day; None: of the catalogue's day."""
     if day is None or not image.base.made_here:
         return image.base.pinned
@@ -203,10 +261,10 @@ def make_base(api: APIClient, project: Project, name: str) -> None:
         archive.unlink(missing_ok=True)
 
 
-def _require_inputs(image: Image, project: Project, choices: BuildChoices) -> None:
+def _require_inputs(image: catalogue.Image, project: Project, choices: BuildChoices) -> None:
     """What a build from wheels needs is there. Raises UsageError where it is not."""
     if choices.cpu and image.cpu_stack is None:
-        others = ", ".join(one.name for one in images().values() if one.cpu_stack)
+        others = ", ".join(one.name for one in catalogue.images().values() if one.cpu_stack)
         raise UsageError(f"the image {image.name} has no CPU build; these have one: {others}")
     for name, meaning in image.asks.items():
         if not (choices.arguments.get(name) or choices.offline or choices.target):
@@ -217,7 +275,7 @@ def _require_inputs(image: Image, project: Project, choices: BuildChoices) -> No
         raise UsageError(f"there is no {lock} in {project.build_inputs}; fill the wheelhouse: {command}")
 
 
-def _arguments(image: Image, choices: BuildChoices) -> dict[str, str]:
+def _arguments(image: catalogue.Image, choices: BuildChoices) -> dict[str, str]:
     stack = image.cpu_stack if choices.cpu else image.stack
     if choices.without_trlx and (stack is None or "trlx" not in image.sources):
         raise UsageError(f"--without-trlx is for the images trlx and trlx-upstream, not for {image.name}")
@@ -234,19 +292,19 @@ def _arguments(image: Image, choices: BuildChoices) -> dict[str, str]:
     return {name: value for name, value in chosen.items() if value is not None} | dict(choices.arguments)
 
 
-def _labels(image: Image, project: Project, choices: BuildChoices, base: str) -> dict[str, str]:
+def _labels(image: catalogue.Image, project: Project, choices: BuildChoices, base: str) -> dict[str, str]:
     """What only the build knows; a label whose value is unknown is left out. The rest is in the Dockerfile."""
     name, _, digest = base.partition("@")
     known = {
-        REVISION_LABEL: project.revision(),
-        SOURCE_LABEL: project.source(),
-        BASE_NAME_LABEL: name,
-        BASE_DIGEST_LABEL: digest or None,
+        catalogue.REVISION_LABEL: project.revision(),
+        catalogue.SOURCE_LABEL: project.source(),
+        catalogue.BASE_NAME_LABEL: name,
+        catalogue.BASE_DIGEST_LABEL: digest or None,
     }
     if choices.cpu and choices.target is None:
         pins = pins_of(project.build_inputs / f"{image.cpu_stack}.lock")
         held = {package: pins.get(normal(package)) for package in labelled_packages(image)}
-        known.update(stack_labels({package: pin for package, pin in held.items() if pin}))
+        known.update(catalogue.stack_labels({package: pin for package, pin in held.items() if pin}))
     return {label: value for label, value in known.items() if value}
 
 
@@ -258,7 +316,7 @@ def variable(image: str) -> str:
 def pin_for_compose(project: Project, built: Built) -> Path | None:
     """Have compose.yaml run this very image where it runs one of this tag; the file that says so. Raises UsageError."""
     compose, path, name = project.root / "compose.yaml", project.root / ".env", variable(built.name)
-    is_usual = built.tag == find_image(built.name).tag(suite_version())
+    is_usual = built.tag == catalogue.find_image(built.name).tag(suite_version())
     if not is_usual or not compose.is_file() or name not in compose.read_text(encoding="utf-8"):
         return None
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []

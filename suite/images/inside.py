@@ -87,13 +87,8 @@ def _answer(api: Any, image: str, *command: str) -> bytes:
         raise UsageError(f"{image} cannot be run: {told(error)}; `suite images list` shows what is here") from error
 
 
-ENDING = ".stack.json"
-_MOST_BYTES = 4 << 20
-
-
 class StackFile(Environment):
-    """What an image's stack answered, in a file beside an image that is itself a file, which nobody can ask from here:
-    ``engines.sqsh.stack.json`` speaks of ``engines.sqsh``."""
+    """What a stack answered, beside an image that is a file: ``engines.sqsh.stack.json`` speaks of ``engines.sqsh``."""
 
     schema_: Literal["suite/image-stack/1"] = Field(default="suite/image-stack/1", alias="schema")
     image: str | None = Field(description="name of the image that was asked; null: what was asked is an interpreter")
@@ -105,8 +100,7 @@ class StackFile(Environment):
 
 
 def beside(image: Path) -> Path:
-    """Where the file of an image file lies."""
-    return image.with_name(image.name + ENDING)
+    return image.with_name(f"{image.name}.stack.json")
 
 
 def of_image(api: Any, image: str, file: str | None) -> StackFile:
@@ -124,8 +118,8 @@ def of_interpreter(python: str, file: str | None) -> StackFile:
 
 
 def read_stack(path: Path) -> StackFile:
-    """A file as ``suite images stack`` writes it. Raises FileNotFoundError, and UsageError for anything else."""
-    text = foreign.read_text(path, str(path), _MOST_BYTES, by_user=True)
+    """A file as ``suite images stack`` writes it. Raises UsageError for anything else."""
+    text = foreign.read_text(path, str(path), by_user=True)
     try:
         return StackFile.model_validate_json(text)
     except ValidationError as error:
@@ -133,8 +127,7 @@ def read_stack(path: Path) -> StackFile:
 
 
 def read_beside(image: Path, digest: str) -> StackFile | None:
-    """The file beside an image file of this digest; null where there is none. Raises UsageError where it was written
-    for another."""
+    """The file beside an image file of this digest, if any. Raises UsageError where it was written for another."""
     path = beside(image)
     if not path.exists():
         return None

@@ -59,7 +59,6 @@ find_ladder = finder("ladder", ladders, "`suite sizes` lists them")
 
 @lru_cache(maxsize=1)
 def workloads() -> Mapping[str, "Workload"]:
-    """Every workload by name."""
     from suite.spec.workload import Workload  # of many models, which listing sizes need not build
 
     entries = data_file("workloads.yaml").items()
@@ -71,7 +70,6 @@ find_workload = finder("workload", workloads)
 
 @lru_cache(maxsize=1)
 def devices() -> Mapping[str, Device]:
-    """Every accelerator of the catalogue by name."""
     return {name: _device(name, entry) for name, entry in data_file("devices.yaml").items()}
 
 
@@ -131,24 +129,20 @@ class Preset(Frozen):
     note: str | None = None
 
     def work_of(self, point: PresetPoint) -> "Workload":
-        """What one iteration of a point does."""
         return find_workload(self.workload).changed(point.work)
 
 
 @lru_cache(maxsize=1)
 def presets() -> Mapping[str, Preset]:
-    """Every preset by name."""
-    return {name: _preset(name, entry) for name, entry in data_file("presets.yaml").items()}
+    found = {}
+    for name, entry in data_file("presets.yaml").items():
+        points = entry["points"]
+        points = _reference_points(data_file(points)) if isinstance(points, str) else points
+        found[name] = Preset.model_validate({**entry, "name": name, "points": points})
+    return found
 
 
 find_preset = finder("preset", presets)
-
-
-def _preset(name: str, entry: Mapping[str, Any]) -> Preset:
-    points = entry["points"]
-    if isinstance(points, str):
-        points = _reference_points(data_file(points))
-    return Preset.model_validate({**entry, "name": name, "points": points})
 
 
 def _reference_points(reference: Mapping[str, Any]) -> list[dict[str, Any]]:

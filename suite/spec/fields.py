@@ -1,5 +1,4 @@
-"""What is declared of a field of a workload, a layout or a launcher's settings beside its type, in one place: command
-line, plan, messages, schemas and labels read it from the ``Declared`` in its annotation."""
+"""What is declared of a field beside its type: command line, plan, messages, schemas and labels read it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,8 +23,7 @@ class Declared:
     ``metavar``: what stands for a value in help, where that does not follow from the type; ``least``: of a number.
     ``feature``: what a backend must have to honour it, as a message calls it, with ``{}`` for the value where it is
     told; a backend that does names the field in its ``extra_work``. ``None``: every backend honours it.
-    ``label``: of a layout, its short name in tables with ``{}`` for the value; left out where it has its default.
-    """
+    ``label``: of a layout, its short name in tables with ``{}`` for the value; left out where it has its default."""
 
     option: str | None = None
     help: str = ""
@@ -89,7 +87,6 @@ def _later(model: type[BaseModel]) -> tuple[str, ...]:
 
 
 def is_default(value: BaseModel, name: str) -> bool:
-    """Whether a field of a model has its default."""
     return bool(getattr(value, name) == type(value).model_fields[name].default)
 
 

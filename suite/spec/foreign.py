@@ -25,11 +25,13 @@ class Unreadable(UsageError):
 
 def open_plain(path: Path | str, name: str, limit_bytes: int | None, *, by_user: bool = False) -> BinaryIO:
     """Open a regular file to read it. ``name``: what messages call it. ``limit_bytes``: null to read a part of it.
-    ``by_user``: the user named it, who may mean a link. Raises FileNotFoundError when it is not there, Unreadable when
-    it is something else, too long, or refused."""
+    ``by_user``: the user named it, who may mean a link. Raises Unreadable when it is something else, too long, refused,
+    or not there although the user named it; FileNotFoundError for another that is not there."""
     try:
         descriptor = _opened(path, name, os.O_RDONLY | (0 if by_user else os.O_NOFOLLOW))
-    except FileNotFoundError:
+    except FileNotFoundError as error:
+        if by_user:
+            raise Unreadable(f"there is no file {name}") from error
         raise
     except OSError as error:
         raise Unreadable(f"{name} cannot be read: {_why(error)}") from error

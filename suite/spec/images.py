@@ -66,7 +66,6 @@ class Image(Frozen):
 
     @property
     def repository(self) -> str:
-        """Name of the built image, without a tag."""
         return f"suite-{self.name}"
 
     def tag(self, version: str) -> str:
@@ -76,7 +75,6 @@ class Image(Frozen):
 
 @lru_cache(maxsize=1)
 def images() -> Mapping[str, Image]:
-    """Every image by name."""
     known, declared, found = bases(), data_file("images.yaml"), {}
     for name, entry in declared["images"].items():
         own = {source: declared["sources"][source] for source in entry.get("sources", ())}
@@ -93,7 +91,6 @@ def images_of(backend: str) -> tuple[Image, ...]:
 
 
 def bases() -> dict[str, BaseImage]:
-    """Every base image by its name in the catalogue."""
     return {name: BaseImage.model_validate(entry) for name, entry in data_file("images.yaml")["bases"].items()}
 
 

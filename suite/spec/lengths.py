@@ -1,6 +1,7 @@
 """Distributions of prompt and response lengths, and the lengths that they give."""
 
 import math
+import os
 import random
 import re
 from collections import defaultdict
@@ -30,8 +31,7 @@ class Lengths(Frozen):
     ``fixed``: ``tokens`` each. ``list``: ``listed``, dealt out in order and from the start again. ``lognormal``:
     ``min(cap, X)`` with log X normal of standard deviation ``sigma`` and X of mean ``mean``; a share ``at_cap`` of the
     samples has the cap whatever X is, as where models run into the limit (the mean is of the others before the cap).
-    ``group_correlation``: of log X within the samples of one prompt.
-    """
+    ``group_correlation``: of log X within the samples of one prompt."""
 
     kind: Literal["fixed", "list", "lognormal"]
     tokens: _Tokens | None = None
@@ -68,8 +68,7 @@ class Lengths(Frozen):
         """The length of each of ``samples`` samples, ``group`` of each prompt side by side; equal for equal arguments.
 
         A lognormal's lengths are the means of its equally probable parts, shuffled, so that a small batch already has
-        the distribution's mean and tail. The samples of a group share a part of log X, by which they are ranked.
-        """
+        the distribution's mean and tail. The samples of a group share a part of log X, by which they are ranked."""
         if self.kind == "fixed":
             return (self.longest,) * samples
         if self.listed is not None:
@@ -145,7 +144,9 @@ def parse_lengths(text: str) -> dict[str, Any]:
     if kind == "fixed":
         return {"kind": kind, "tokens": _number(rest, text, int)}
     if kind == "list":
-        words = re.split(r"[\s,]+", _content(rest.strip()))
+        path = rest.strip()
+        listed = read_text(Path(os.path.expanduser(path)), path[:80], _MOST_BYTES, by_user=True).removeprefix("\ufeff")
+        words = re.split(r"[\s,]+", listed)
         return {"kind": kind, "listed": tuple(_number(word, rest, int) for word in words if word)}
     fields: dict[str, Any] = {"kind": kind}
     for part in rest.split(","):
@@ -155,13 +156,6 @@ def parse_lengths(text: str) -> dict[str, Any]:
             raise UsageError(f"{part[:40]!r} in {text[:60]!r} cannot be read; write {FORMS}")
         fields[field] = _number(value, text, int if field == "cap" else float)
     return fields
-
-
-def _content(path: str) -> str:
-    try:
-        return read_text(Path(path).expanduser(), path[:80], _MOST_BYTES, by_user=True).removeprefix("\ufeff")
-    except (FileNotFoundError, RuntimeError) as error:  # or a home that nobody has
-        raise UsageError(f"there is no file {path[:80]!r} with lengths") from error
 
 
 def _number(value: str, where: str, kind: type[int] | type[float]) -> float:

@@ -36,7 +36,6 @@ class Stopping(Frozen):
         return self
 
     def text(self) -> str:
-        """What is asked for, in words."""
         asked = []
         if self.precision is not None:
             asked.append(f"each rate, or ratio of rows in turns, within {100 * self.precision:g} % (95 %)")
@@ -163,7 +162,6 @@ class Manifest(Declaring):
 
     @property
     def iterations(self) -> int:
-        """Counted iterations that this run is asked for."""
         return self.run.iterations or self.measure.iterations
 
     @model_validator(mode="after")

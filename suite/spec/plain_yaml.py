@@ -6,14 +6,16 @@ from typing import Any
 import yaml
 
 from suite.spec.base import UsageError
+from suite.spec.foreign import read_text
 from suite.spec.names import repeated
 
-MAX_DEPTH, MAX_DIGITS = 32, 40
+MAX_BYTES, MAX_DEPTH, MAX_DIGITS = 256 * 1024, 32, 40
 
 
-def load_plain(path: Path, text: str, what: str) -> Any:
+def load_plain(path: Path, what: str) -> Any:
     """The data of a file; ``what``: what it is, such as ``a shape file``. Raises UsageError for no YAML, an alias (few
     lines could stand for gigabytes), a tag (it reads a value as what it is not), depth, or a key that comes twice."""
+    text = read_text(path, str(path), MAX_BYTES, by_user=True)
     try:
         _refuse_tricks(path, text, what)
         return yaml.load(text, Loader=_UniqueKeys)

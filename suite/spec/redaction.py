@@ -1,6 +1,5 @@
 """What is never kept of an environment: secrets, by names of variables and by what values look like. Each pattern of
-``suite/worker/redaction.json`` takes time in proportion to the text, and has one group: what is kept before the
-secret."""
+``suite/worker/redaction.json`` takes time as the text is long; its group is what is kept before the secret."""
 
 import re
 from collections.abc import Mapping
@@ -32,7 +31,6 @@ def without_secrets(text: str) -> str:
 
 
 def public_variables(variables: Mapping[str, str]) -> dict[str, str]:
-    """Those without a secret."""
     return {name: value for name, value in variables.items() if not is_secret(name, value)}
 
 
@@ -49,7 +47,6 @@ def without_secrets_in(value: Any) -> Any:
 
 @lru_cache(maxsize=1)
 def _patterns() -> tuple[list[re.Pattern[str]], list[re.Pattern[str]]]:
-    """Of names, and of values."""
     declared = worker_json("redaction.json")
     names, values = ([re.compile(each) for each in declared[kind]] for kind in ("names", "values"))
     return names, values

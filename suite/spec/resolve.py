@@ -86,8 +86,7 @@ def resolve_work(size: Shape, workload: Workload, layout: Layout, seed: int = 0)
 
 
 def sample_lengths(workload: Workload, samples: int, seed: int) -> SampleLengths | None:
-    """The lengths of every sample, the same in each iteration; None: all even. The samples of a group share their
-    prompt. Raises UsageError for more than a manifest can list."""
+    """Of every sample, where they are uneven; a group shares its prompt. UsageError for more than a manifest lists."""
     if not workload.uneven:
         return None
     if samples > MOST_LENGTHS:

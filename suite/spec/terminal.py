@@ -39,7 +39,6 @@ def say(text: object = "", err: bool = False) -> None:
 
 
 def say_lines(lines: Iterable[object]) -> None:
-    """The same of several."""
     for line in lines:
         say(line)
 

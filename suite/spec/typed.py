@@ -1,5 +1,4 @@
-"""What a user types, read into values with one clear line where it cannot be read, and what no number may exceed:
-bounds beyond any machine, and within what formulas can take."""
+"""What a user types, read into values or refused in one line; and the bounds that no number may exceed."""
 
 import math
 import re
@@ -53,8 +52,7 @@ _LONGEST_TEXT = 40
 
 
 def seconds(option: str, text: str) -> float:
-    """``90``, ``90s``, ``20m``, ``1h30m``, ``7d`` in seconds. Raises UsageError for anything else and beyond ten
-    years."""
+    """``90``, ``90s``, ``20m``, ``1h30m``, ``7d`` in seconds. Raises UsageError for others, and beyond ten years."""
     match = _match(_DURATION, text)
     numbers = match.groups("0") if match else ("0",) * 4
     total = sum(float(number) * unit for number, unit in zip(numbers, (86400, 3600, 60, 1), strict=True))

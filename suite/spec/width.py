@@ -13,8 +13,7 @@ UNBROKEN = "\N{NO-BREAK SPACE}"
 
 
 def terminal_columns(stream: TextIO | None = None) -> int | None:
-    """Columns of the terminal on standard output, or ``stream``, or those that COLUMNS names; ``None`` in a pipe or a
-    file: no line is broken."""
+    """Columns of the terminal on ``stream`` (standard output), or of COLUMNS; ``None`` in a pipe or file: no break."""
     if "COLUMNS" in os.environ or (stream or sys.stdout).isatty():
         return max(40, shutil.get_terminal_size().columns)
     return None

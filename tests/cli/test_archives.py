@@ -108,7 +108,7 @@ def test_unpacked_it_is_the_folder(place: Path) -> None:
         (("runs", "-o", "runs"), "it is not a regular file"),
         (("runs", "-o", "no/such/a.suite.zip"), "there is no folder no/such"),
         (("runs", "-o", "a.suite.zip", "--sbom", "results.suite.zip"), "is no CycloneDX list of components"),
-        (("runs", "-o", "a.suite.zip", "--licence", "none.txt"), "none.txt does not exist"),
+        (("runs", "-o", "a.suite.zip", "--licence", "none.txt"), "there is no file none.txt"),
         (("runs", "-o", "a.suite.zip", "--keep-identity", "--keep", "x"), "leave out --keep-identity"),
     ],
 )

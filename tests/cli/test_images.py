@@ -7,8 +7,7 @@ from unittest.mock import Mock
 import pytest
 
 from suite.images.build import BuildFailed, Step
-from suite.images.check import Difference
-from suite.images.digests import Answer
+from suite.images.check import Answer, Difference
 from suite.spec.images import images
 from tests.command import refused, suite, told
 
@@ -41,7 +40,7 @@ def _engine(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_lock_tells_a_digest_that_differs_and_registries_that_do_not_answer(monkeypatch, found, code):
     answers = [Answer(base=f"b{i}", reference=f"b:{i}", locked=OLD, found=one) for i, one in enumerate(found)]
-    monkeypatch.setattr("suite.cli.images.ask", lambda api, bases: answers)
+    monkeypatch.setattr("suite.cli.images.ask_registries", lambda api, bases: answers)
     done = suite("images", "lock")
     assert done.exit_code == code
     assert ("differs from the locked one" in done.stdout) is (NEW in found)

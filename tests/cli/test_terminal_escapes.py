@@ -170,7 +170,6 @@ def test_nothing_is_printed_but_by_way_of_one_function() -> None:
         "cli/output.py": 1,  # printable
         "cli/submit.py": 1,  # a document that a scheduler reads, whose values its template quotes
         "conduct/running/display.py": 1,  # plain
-        "images/show.py": 1,  # plain
         "report/formatting/forms.py": 1,  # printable
         "launch/as_owner.py": 1,  # its own words, in an image
         "fitting/refit.py": 3,  # its own figures, for who fits the planner

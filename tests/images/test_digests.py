@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from suite.images.digests import Answer, ask, write
+from suite.images.check import Answer, ask_registries, write_digests
 from suite.launch.local import free_port
 from suite.spec.images import BaseImage, bases
 from tests.needs import require_programs
@@ -57,7 +57,7 @@ def lines_changed(checkout: Path, name: str) -> list[str]:
 )
 def test_a_digest_is_written_into_the_catalogue_and_wherever_its_base_is_built_on(checkout, base, files):
     for digest in (NEW, OLD):
-        changed = write([answer(base, digest)], checkout)
+        changed = write_digests([answer(base, digest)], checkout)
         assert [path.name for path in changed] == ["images.yaml", *(Path(file).name for file in files)]
         assert lines_changed(checkout, "manifests/images.yaml") == [f"    digest: {digest}"]
         for file, line in files.items():
@@ -66,7 +66,7 @@ def test_a_digest_is_written_into_the_catalogue_and_wherever_its_base_is_built_o
 
 
 def test_nothing_is_written_where_nothing_was_learnt(checkout: Path) -> None:
-    assert write([answer(NEMO_RL, NEMO_RL.digest), answer(NGC, None)], checkout) == []
+    assert write_digests([answer(NEMO_RL, NEMO_RL.digest), answer(NGC, None)], checkout) == []
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +107,9 @@ def test_the_digest_of_a_real_registry_is_the_one_that_was_pushed(runtime, regis
         unpinned, stale = BaseImage(reference=reference, digest=None), BaseImage(reference=reference, digest=OLD)
         nowhere = BaseImage(reference="127.0.0.1:1/none:1", digest=OLD)
         missing = BaseImage(reference=f"{registry}/none:1", digest=OLD)
-        answers = ask(docker_api, {"first": unpinned, "stale": stale, "nowhere": nowhere, "missing": missing})
+        answers = ask_registries(
+            docker_api, {"first": unpinned, "stale": stale, "nowhere": nowhere, "missing": missing}
+        )
     finally:
         runtime.docker("rmi", reference)
     assert [one.verdict for one in answers] == ["new", "differs", "unknown", "unknown"]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from docker.errors import NotFound
 
-from suite.images.settle import settle
+from suite.images.build import settle
 
 CREATED = 1_790_000_000
 

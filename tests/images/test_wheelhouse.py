@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from suite.images import wheelhouse
-from suite.images.project import Project, pins_of
+from suite.images.project import Project, fill_wheelhouse, pins_of
 from suite.spec.base import UsageError
 from suite.spec.images import find_image
 
@@ -33,7 +32,7 @@ class ScriptedPip:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, wheels: dict[str, tuple[str, ...]], error: str = "") -> None:
         self.wheels, self.error = wheels, error
         self.calls: list[tuple[str, ...]] = []
-        monkeypatch.setattr(wheelhouse.subprocess, "run", self.run)
+        monkeypatch.setattr(subprocess, "run", self.run)
 
     def run(self, command: tuple[str, ...], env: dict[str, str], **_: object) -> subprocess.CompletedProcess[str]:
         assert env["DS_BUILD_OPS"] == "0"
@@ -47,7 +46,7 @@ class ScriptedPip:
 
 def test_the_lock_beside_it_holds_the_hashes_of_its_very_wheels(project, monkeypatch):
     ScriptedPip(monkeypatch, WHEELS)
-    folder = wheelhouse.fill_wheelhouse(project, ENGINES)
+    folder = fill_wheelhouse(project, ENGINES)
     lock = folder.parent / "cpu.lock"
     assert pins_of(lock) == {**PINS, "torch": "2.13.0+cpu"}
     for names in WHEELS.values():
@@ -59,17 +58,17 @@ def test_another_image_has_a_lock_of_its_own_beside_the_same_wheels(project, mon
     ScriptedPip(monkeypatch, WHEELS)
     trl = find_image("trl")
     (project.root / "requirements/images/cpu-trl.lock").write_text("torch==2.13.0\n")
-    folder = wheelhouse.fill_wheelhouse(project, trl)
+    folder = fill_wheelhouse(project, trl)
     assert pins_of(folder.parent / "cpu-trl.lock") == {"torch": "2.13.0+cpu"}
 
 
 def test_a_second_call_builds_deepspeed_no_more(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     pip = ScriptedPip(monkeypatch, WHEELS)
-    wheelhouse.fill_wheelhouse(project, ENGINES)
+    fill_wheelhouse(project, ENGINES)
     built = sum(call[0] == "wheel" for call in pip.calls)
     hashed = {Path(call[-1]).name for call in pip.calls if "--require-hashes" in call}
     assert hashed == {"driver.lock", "uv.lock"}, "the driver and the tool"
-    wheelhouse.fill_wheelhouse(project, ENGINES)
+    fill_wheelhouse(project, ENGINES)
     assert built == sum(call[0] == "wheel" for call in pip.calls) == 1
 
 
@@ -92,4 +91,4 @@ NO_MATCH = "Looking around\nERROR: No matching distribution found for uv==0\n\n"
 def test_what_is_missing_is_told_in_one_line(project, monkeypatch, changes, error, words):
     ScriptedPip(monkeypatch, {**WHEELS, **changes}, error)
     with pytest.raises(UsageError, match=words):
-        wheelhouse.fill_wheelhouse(project, ENGINES)
+        fill_wheelhouse(project, ENGINES)

@@ -215,7 +215,7 @@ def test_it_is_told_by_submit_and_by_collect(tmp_path, monkeypatch, capsys):
     machine.device_memory_bytes = None
     first = smoke_plan([manifest], machine, tmp_path)
     waiting = Waiting(toy_cluster.ToySettings(lane="fast"), NodeSetup(python="python"))
-    handing = HandingOver(waiting, ToDo((), {}), False, False)
+    handing = HandingOver(waiting, ToDo((), {}), print)
     assert handing.smoke(first, tmp_path)
     told = "network within a node, gloo: all-reduce 2.00 GB/s"
     assert told in capsys.readouterr().out

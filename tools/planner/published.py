@@ -115,10 +115,7 @@ def is_nemo_row(cells: Mapping[str, str]) -> bool:
 
 def table_text(path: Path) -> str:
     """The text of a table that somebody published. Raises UsageError for what is no file of at most 16 MiB."""
-    try:
-        data = read_bytes(path, str(path), DOCUMENT_BYTES, by_user=True)
-    except FileNotFoundError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+    data = read_bytes(path, str(path), DOCUMENT_BYTES, by_user=True)
     return data.decode("utf-8-sig", errors="replace").replace("\0", "")
 
 

@@ -146,11 +146,7 @@ def _unpacked(path: Path, real: str) -> Iterator[OpenArchive]:
 @contextmanager
 def read_archive(path: Path) -> Iterator[Reader]:
     """An archive whose form, names and index are in order. Raises UnsafeArchive, and UsageError where there is none."""
-    try:
-        file = open_plain(path, str(path), None, by_user=True)
-    except FileNotFoundError as error:
-        raise UsageError(f"{path} does not exist; name a file that suite pack wrote") from error
-    with file:
+    with open_plain(path, str(path), None, by_user=True) as file:
         yield Reader(file, str(path))
 
 

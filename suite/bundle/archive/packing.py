@@ -220,10 +220,7 @@ def _named(paths: Sequence[Path], folder: str, most: int) -> dict[str, bytes]:
         name = f"{folder}/{path.name}"
         if name in found or name == f"{LICENCES}/suite.txt":
             raise UsageError(f"{path}: the archive has another {name}")
-        try:
-            found[name] = read_bytes(path, str(path), most, by_user=True)
-        except FileNotFoundError as error:
-            raise UsageError(f"{path} does not exist") from error
+        found[name] = read_bytes(path, str(path), most, by_user=True)
     return found
 
 

@@ -95,10 +95,7 @@ def identity(asked: Import) -> str:
 def import_log(log: Path, tool: Tool, told: Told, warmup: int, root: Path) -> ImportFolder:
     """Make a folder below ``root``, whole or not at all. Raises UsageError for a log that cannot be read or gives no
     steps, and where there is such an import already."""
-    try:
-        data = foreign.read_bytes(log, str(log), MOST_LOG_BYTES, by_user=True)
-    except FileNotFoundError as error:
-        raise UsageError(f"{log} does not exist") from error
+    data = foreign.read_bytes(log, str(log), MOST_LOG_BYTES, by_user=True)
     asked = Import(suite_version=suite_version(), tool=tool, warmup=warmup, told=told, log=log_facts(data))
     name = identity(asked)
     try:

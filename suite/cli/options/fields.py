@@ -30,8 +30,7 @@ _OPTIONS = {
 
 
 def option_group(model: type[BaseModel], panel: str, has_defaults: bool = True) -> Any:
-    """A data class with a field for each option of a model's fields. Nothing given is None, of a switch False, unless
-    help shows the model's own default."""
+    """A data class with an option for each field. Nothing given is None, of a switch False, unless help shows one."""
     facts = [(name, fact) for name, fact in declared(model) if fact.option]
     _OPTIONS.update({name: fact.option for name, fact in facts if fact.option})
     options = [(name, *_option(fact, model.model_fields[name], panel, has_defaults)) for name, fact in facts]
@@ -88,8 +87,7 @@ def workload_changes(options: Any) -> dict[str, Any]:
 
 
 def layouts_asked(options: Any, texts: Sequence[str]) -> tuple[dict[str, Any], ...]:
-    """The fields of ``LayoutChoices`` of each ``--layout`` with the single options, or of these alone, as they were
-    given. Raises UsageError."""
+    """The fields of ``LayoutChoices`` of each ``--layout`` with the single options, or of these alone. UsageError."""
     found = []
     for text in texts or ("",):
         body = {name: getattr(options, name) for name, fact in declared(Layout) if fact.option} | _in_one(options, text)

@@ -9,18 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from suite.launch.cluster.registry import CLUSTER_LAUNCHERS, find_launcher
 from suite.spec import foreign
-from suite.spec.base import UsageError
 from suite.spec.fields import declared
 from suite.spec.images import images_of
 from suite.spec.names import nearest
-from suite.spec.plain_yaml import load_plain
-from suite.spec.terminal import note, say
+from suite.spec.plain_yaml import MAX_BYTES, load_plain
+from suite.spec.terminal import UsageError, note, say
 
 if TYPE_CHECKING:
     from suite.cli.options.cluster import Nodes
     from suite.cli.options.work import Work
 
-_MOST_BYTES = 256 * 1024
 _LONGEST_SHOWN, _LONGEST_NAME = 80, 300
 _IMAGE_FILES = (".sqsh", ".sif")
 #: what of the cluster's nodes belongs to the site, not to a measurement; the launcher's own options all do
@@ -42,7 +40,7 @@ def words_of_files(command: Any, context: Any) -> list[str]:
 
     given = {name for name in context.params if context.get_parameter_source(name).name == "COMMANDLINE"}
     path = context.params.get(OPTIONS_FILE)
-    plan = _words(str(path), _read(path, "a file of options"), command.params, given) if path else []
+    plan = _words(str(path), load_plain(path, "a file of options"), command.params, given) if path else []
     site = _site_words(context, command.name, given) if "site" in context.params else []
     if not os.path.isfile(DEFAULTS):
         return [*site, *plan]
@@ -95,18 +93,10 @@ def _text(where: str, value: Any) -> str:
 
 
 def _mapping(value: Any, where: str) -> dict[Any, Any]:
-    if not isinstance(value, dict):
+    """What a file, or a part of it, holds; nothing where that is empty. Raises UsageError."""
+    if value is not None and not isinstance(value, dict):
         raise UsageError(f"{where} holds names with values, not {type(value).__name__}")
-    return value
-
-
-def _read(path: Path, what: str) -> Any:
-    """What the file holds; nothing where it is empty. ``what``: what it is. Raises UsageError."""
-    try:
-        found = load_plain(path, foreign.read_text(path, str(path), _MOST_BYTES, by_user=True), what)
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from error
-    return {} if found is None else found
+    return value or {}
 
 
 def _shown(value: Any) -> str:
@@ -119,7 +109,7 @@ def _default_words(path: Path, command: list[str], params: Iterable[Any], given:
 
     from suite.cli.commands import COMMANDS
 
-    text = foreign.read_text(path, str(path), _MOST_BYTES, by_user=True).removeprefix("\ufeff")
+    text = foreign.read_text(path, str(path), MAX_BYTES, by_user=True).removeprefix("\ufeff")
     try:
         tables = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
@@ -193,12 +183,12 @@ def _find_site(given: str | None) -> Path | None:
 def read_site(path: Path, launcher: str, left_out: Container[str] = ()) -> Site:
     """The section of a launcher, without options left out. Raises UsageError for what is wrong in any section."""
     found: Site = ([], {})
-    for section, values in _mapping(_read(path, "a site file"), str(path)).items():
+    for section, values in _mapping(load_plain(path, "a site file"), str(path)).items():
         if section not in CLUSTER_LAUNCHERS:
             close, known = nearest(str(section), CLUSTER_LAUNCHERS), ", ".join(CLUSTER_LAUNCHERS)
             raise UsageError(f"{path}: unknown section {_shown(section)}{close} ({known})")
         where = f"{path}: {section}"
-        options = dict(_mapping({} if values is None else values, where))
+        options = dict(_mapping(values, where))
         images = _mapping(options.pop(_IMAGES, {}), f"{where}: {_IMAGES}")
         words = _words(where, options, _params(section), left_out)
         named = {str(name): _text(f"{where}: {_IMAGES}.{name}", image) for name, image in images.items()}

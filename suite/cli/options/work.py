@@ -96,9 +96,8 @@ class Work(LayoutOptions, WorkloadOptions, What):
         return ("deepspeed", "megatron") if preset is None else preset.backends
 
     def on(self, machine: Machine) -> "Work":
-        """This work on each environment of the backends, where several are compared; without those that the machine
-        lacks, one line on standard error for each, where a preset compares those that are there and none was named.
-        Raises UsageError where none is left."""
+        """This work on each environment of the backends, where several are compared; without those of a preset that the
+        machine lacks, with a line for each, where none was named. Raises UsageError where none is left."""
         preset, missing = self._preset, dict[str, str]()
         for name in preset.backends if not self.backend and preset is not None and preset.installed_only else ():
             try:
@@ -225,8 +224,7 @@ def show_plan(
     elsewhere: Sequence[str] = (),
     more: Mapping[str, Any] | None = None,
 ) -> int:
-    """The dry run of every launcher; ``elsewhere``: what of the plan this machine cannot run; ``more``: of the JSON.
-    Raises as ``refuse``."""
+    """The dry run. ``elsewhere``: what this machine cannot run of it; ``more``: of the JSON. Raises as ``refuse``."""
     from suite.conduct.planning.show import plan_rows, print_plan
 
     now = states(plan.manifests, root)

@@ -38,14 +38,12 @@ def content_name(image: str) -> str:
 
 def file_digest(path: Path) -> str:
     """``sha256:...`` of a file, known by size, time and inode later. Raises UsageError where it is not readable."""
-    try:
-        opened = open_plain(path, f"--image {path}", None, by_user=True)
-    except FileNotFoundError as error:
+    if not path.exists():
         raise UsageError(
             f"--image {path}: no such file or directory; a run is identified by what its image holds, so the file must "
             "be readable here under the path that the nodes see"
-        ) from error
-    with opened as file, closing(Database(cache_folder())) as known:
+        )
+    with open_plain(path, f"--image {path}", None, by_user=True) as file, closing(Database(cache_folder())) as known:
         status = os.fstat(file.fileno())
         state = f"{status.st_dev}.{status.st_ino} {status.st_size} {status.st_mtime_ns}"
         name = f"image file {os.path.realpath(path)} {state}".encode(errors="surrogateescape")
@@ -139,10 +137,9 @@ def cluster_machine(
 
 def _told(image: str | None, name: str | None, given: Path | None) -> Mapping[str, str] | None:
     if given is not None:
-        try:
-            return read_stack(given).packages
-        except FileNotFoundError:
-            raise UsageError(f"--stack is PACKAGE=VERSION or a file, and there is no file {given}") from None
+        if not given.exists():
+            raise UsageError(f"--stack is PACKAGE=VERSION or a file, and there is no file {given}")
+        return read_stack(given).packages
     found = None if image is None or name is None or not is_file(image) else read_beside(Path(image), name)
     return None if found is None else found.packages
 

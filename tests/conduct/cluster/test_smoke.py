@@ -63,7 +63,7 @@ def test_where_runs_are_waited_for_a_failed_one_stops_the_rest(tmp_path, monkeyp
     monkeypatch.setattr("suite.conduct.cluster.standing.find_scheduler", lambda name: toy_cluster.ToyScheduler())
     launcher = Waiting(toy_cluster.ToySettings(lane=lane), NodeSetup(python="python"))
     first = smoke_plan([planned("1.3B", 1)], MACHINE, tmp_path)
-    handing = HandingOver(launcher, ToDo((), {}), quiet=False, to_stderr=False)
+    handing = HandingOver(launcher, ToDo((), {}), print)
     assert handing.smoke(first, tmp_path) is goes_on
     assert list(handing.first["smoke"].values()) == ["ok" if goes_on else "interrupted"]
     assert (smoke_root(tmp_path) / first[0].run.id / "record.json").exists()
@@ -73,7 +73,7 @@ def test_where_runs_are_waited_for_a_failed_one_stops_the_rest(tmp_path, monkeyp
 def test_a_cluster_that_cannot_keep_runs_back_says_so(tmp_path, monkeypatch):
     monkeypatch.setattr(toy_cluster, "JOBS", {})
     launcher = toy_cluster.ToyLauncher(toy_cluster.ToySettings(), NodeSetup(python="python"))
-    handing = HandingOver(launcher, ToDo((), {}), quiet=True, to_stderr=False)
+    handing = HandingOver(launcher, ToDo((), {}), print)
     with pytest.raises(UsageError, match="toy cannot have runs wait"):
         handing.smoke(smoke_plan([planned("1.3B", 1)], MACHINE, tmp_path), tmp_path)
     assert toy_cluster.JOBS == {} and list(tmp_path.iterdir()) == []
