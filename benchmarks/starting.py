@@ -136,12 +136,11 @@ def _job(manifest: Manifest, folder: Path) -> Job:
     for path in (folder, folder / "events", folder / "logs"):
         path.mkdir()
     (folder / "manifest.json").write_text(manifest.model_dump_json(by_alias=True), encoding="utf-8")
-    job = make_job(manifest, LocalLauncher().site(manifest, folder, sys.executable))
+    job = make_job(manifest, LocalLauncher(start="fork").site(manifest, folder, sys.executable))
     for rank in range(job.ranks):
         os.mkfifo(folder / f"turns-{rank}")
     argv = (sys.executable, "-m", "benchmarks.turn_worker", str(folder / "manifest.json"), str(folder))
-    stack = (manifest.backend.name, manifest.measure.device, manifest.layout.kernels)
-    return job.model_copy(update={"argv": argv, "stack": stack})
+    return job.model_copy(update={"argv": argv})
 
 
 def _peak(folder: Path) -> int:
