@@ -12,7 +12,19 @@ from suite.bundle.files import DamagedBundle
 from suite.bundle.manifest_file import once_per_manifest
 from suite.bundle.noise import energy, throttle_reasons
 from suite.bundle.parts import Noise
-from suite.bundle.record import NO_WORK, Environment, Evidence, Failure, Iterations, Record, RunFacts, Status, Turns
+from suite.bundle.record import (
+    NO_WORK,
+    Environment,
+    Evidence,
+    Failure,
+    Iterations,
+    Record,
+    RunFacts,
+    Status,
+    Turns,
+    as_record,
+    plain,
+)
 from suite.bundle.sides import overlap, with_sides_compared
 from suite.bundle.store import Bundle, OtherSchema, StillRunning
 from suite.bundle.timeline import Timeline, make_timeline
@@ -57,7 +69,7 @@ def derive(
     peaks = memory(timeline)
     cannot_be = impossible_figures(timeline, work, shares, peaks)
     noise, validity = noise_and_validity(timeline, work, cannot_be, rows)
-    return Record(
+    made = Record(
         run=_run_facts(events, manifest),
         status=status,
         failure=failure,
@@ -86,6 +98,7 @@ def derive(
         notes=tuple(_notes(timeline, rows > 1, stale, work_notes, noise)),
         evidence=recorded_evidence(bundle, timeline.rules, evidence),
     )
+    return as_record(plain(made))  # whole numbers of what are seconds as floats, as a reader has them
 
 
 def record_of(bundle: Bundle, is_over: bool = False) -> Record:

@@ -2,11 +2,27 @@
 
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
-from pydantic import Field, JsonValue, SerializerFunctionWrapHandler, create_model, model_serializer, model_validator
+import msgspec
+from msgspec import Meta
+from pydantic import BaseModel
+from pydantic_core import to_json
 
-from suite.bundle.parts import LEAST_SECONDS, MOST_COUNT, MOST_SECONDS, Count, Noise, Overlap, Peaks, Seconds, Validity
+from suite.bundle.parts import (
+    LEAST_SECONDS,
+    MOST_COUNT,
+    MOST_SECONDS,
+    Count,
+    Noise,
+    Overlap,
+    Part,
+    Peaks,
+    Seconds,
+    Share,
+    Validity,
+    means,
+)
 from suite.launch.outcome import FailureKind
-from suite.spec.base import Frozen, Track
+from suite.spec.base import Track
 from suite.spec.device import Precision
 from suite.spec.layout import Layout
 from suite.spec.phases import ALL
@@ -15,62 +31,63 @@ from suite.spec.workload import Scaling
 RECORD_SCHEMA: Final = "suite/record/1"
 #: How the note of a run begins whose counts are of no one number.
 NO_WORK = "no rate without its work"
-_Positive = Annotated[float, Field(ge=LEAST_SECONDS, le=MOST_SECONDS)]
+_Positive = Annotated[float, Meta(ge=LEAST_SECONDS, le=MOST_SECONDS)]
+_Digest = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
 
 Status = Literal["ok", "failed", "interrupted"]
 Verdict = Literal["steady", "drifting", "no steady state"]
 
 
-class RunFacts(Frozen):
+class RunFacts(Part, frozen=True):
     """Which execution the record is of; all but the launcher and the times comes from the manifest."""
 
     id: str
-    plan: str = Field(description="hash of the request the run belongs to")
+    plan: Annotated[str, means("hash of the request the run belongs to")]
     backend: str
     backend_kind: Literal["engine", "trainer"]
-    size: str = Field(description="name of the model size")
+    size: Annotated[str, means("name of the model size")]
     ranks: int
     layout: Layout
-    strategy: str = Field(description="the layout's label without its data parallel degree")
-    launcher: str | None = Field(description="from the driver's launch event; null: it was never launched")
+    strategy: Annotated[str, means("the layout's label without its data parallel degree")]
+    launcher: Annotated[str | None, means("from the driver's launch event; null: it was never launched")]
     repeat: int
-    started: float | None = Field(description="Unix seconds of the launch, else of the first event of a rank")
-    ended: float | None = Field(description="Unix seconds of the driver's end, else of the last event there is")
-    workload: str = Field(description="name of the workload")
+    started: Annotated[float | None, means("Unix seconds of the launch, else of the first event of a rank")]
+    ended: Annotated[float | None, means("Unix seconds of the driver's end, else of the last event there is")]
+    workload: Annotated[str, means("name of the workload")]
     scaling: Scaling
     track: Track
     manifest_hash: str
-    work_hash: str = Field(description="equal hashes are equal work")
+    work_hash: Annotated[str, means("equal hashes are equal work")]
     device: Literal["cpu", "cuda"]
     precision: Precision
 
 
-class Failure(Frozen):
+class Failure(Part, frozen=True):
     """Why a run failed, with the lines that prove it."""
 
     kind: FailureKind
-    phase: str | None = Field(description="the phase it was in; null: unknown or outside of any")
+    phase: Annotated[str | None, means("the phase it was in; null: unknown or outside of any")]
     evidence: tuple[str, ...]
-    iteration: int | None = Field(default=None, description="null: unknown, outside of any, or an older bundle")
+    iteration: Annotated[int | None, means("null: unknown, outside of any, or an older bundle")] = None
 
 
-class Counts(Frozen):
+class Counts(Part, frozen=True):
     """Work of one iteration, global: over all replicas, equal on every rank and in every counted iteration.
 
     Null is only what a trainer's own log does not tell, where the suite has nothing else to count by.
     """
 
-    samples: int = Field(gt=0, le=MOST_COUNT)
+    samples: Annotated[int, Meta(gt=0, le=MOST_COUNT)]
     prompt_tokens: Count
     response_tokens: Count
-    padded_tokens: Count | None = Field(description="positions that hold padding")
-    trained_tokens: Count | None = Field(description="positions through forward and backward, summed over PPO epochs")
+    padded_tokens: Annotated[Count | None, means("positions that hold padding")]
+    trained_tokens: Annotated[Count | None, means("positions through forward and backward, summed over PPO epochs")]
     optimizer_steps: Count | None
-    trainable_parameters: Count | None = Field(description="unpadded, value head in")
-    total_parameters: Count | None = Field(description="policy with value head, unpadded")
+    trainable_parameters: Annotated[Count | None, means("unpadded, value head in")]
+    total_parameters: Annotated[Count | None, means("policy with value head, unpadded")]
 
 
-class Estimate(Frozen):
+class Estimate(Part, frozen=True):
     """A rate per second, or seconds, with the 95 % interval; the bounds are null where one iteration alone was counted,
     and of seconds where all are 0."""
 
@@ -79,214 +96,216 @@ class Estimate(Frozen):
     high: float | None
 
 
-class Throughput(Frozen):
+class Throughput(Part, frozen=True):
     """Total work over total time of the counted iterations."""
 
     samples_per_second: Estimate
-    tokens_per_second: Estimate = Field(description="prompt and response tokens")
-    tokens_per_second_per_device: Estimate = Field(description="tokens_per_second over ranks")
-    convention: str = Field(description="what the tokens and the interval are")
+    tokens_per_second: Annotated[Estimate, means("prompt and response tokens")]
+    tokens_per_second_per_device: Annotated[Estimate, means("tokens_per_second over ranks")]
+    convention: Annotated[str, means("what the tokens and the interval are")]
 
 
-class Phase(Frozen):
+class Phase(Part, frozen=True):
     """One phase of an iteration: mean over the counted iterations of the slowest rank's own time."""
 
-    seconds: Seconds = Field(description="mean seconds per counted iteration")
-    share: float | None = Field(description="of the iteration, 1 in all where ranks agree; null: an asynchronous run")
-    tokens_per_second: float | None = Field(description="of those that suite.spec.phases declares; null: none, no time")
+    seconds: Annotated[Seconds, means("mean seconds per counted iteration")]
+    share: Annotated[float | None, means("of the iteration, 1 in all where ranks agree; null: an asynchronous run")]
+    tokens_per_second: Annotated[float | None, means("of those that suite.spec.phases declares; null: none, no time")]
 
 
-class _Phases(Frozen):
-    """The phases of an iteration; null: the backend does not tell this phase apart."""
+if TYPE_CHECKING:
 
-    if TYPE_CHECKING:  # one for each declared phase (``suite.spec.phases``)
+    class Phases(Part, frozen=True):
+        """One field for each declared phase (``suite.spec.phases``)."""
 
         def __init__(self, **phases: Phase | None) -> None: ...
 
         def __getattr__(self, name: str) -> Phase | None: ...
 
-    @model_serializer(mode="wrap")
-    def _without_optional_ones(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        optional = {phase.name for phase in ALL if phase.optional}
-        return {name: value for name, value in plain(self).items() if value is not None or name not in optional}
-
-
-if TYPE_CHECKING:
-    Phases = _Phases
 else:
-    _of_phases = {phase.name: (Phase | None, None) if phase.optional else (Phase | None, ...) for phase in ALL}
-    Phases = create_model("Phases", __base__=_Phases, __doc__=_Phases.__doc__, **_of_phases)
+    Phases = msgspec.defstruct(
+        "Phases",
+        [(phase.name, Phase | None, None) if phase.optional else (phase.name, Phase | None) for phase in ALL],
+        bases=(Part,),
+        kw_only=True,
+        omit_defaults=True,  # optional phases alone have one
+        namespace={"__doc__": "The phases of an iteration; null: the backend does not tell this phase apart."},
+    )
 
 
-class Wait(Frozen):
+class Wait(Part, frozen=True):
     """How long ranks that were done with a phase waited for the slowest: seconds per counted iteration."""
 
-    longest_seconds: Seconds = Field(description="of the rank that waited longest in each iteration, mean over them")
-    mean_seconds: Seconds = Field(description="mean over ranks and iterations")
+    longest_seconds: Annotated[Seconds, means("of the rank that waited longest in each iteration, mean over them")]
+    mean_seconds: Annotated[Seconds, means("mean over ranks and iterations")]
 
 
-class Floor(Frozen):
+class Floor(Part, frozen=True):
     """The least memory a device needs under this layout: the maximum over phases (suite.theory.memory)."""
 
     bytes: int
-    phase: str = Field(description="the phase that needs most")
-    parts: dict[str, int] = Field(description="bytes of that phase by part")
-    by_phase: dict[str, int] = Field(description="bytes by phase")
+    phase: Annotated[str, means("the phase that needs most")]
+    parts: Annotated[dict[str, int], means("bytes of that phase by part")]
+    by_phase: Annotated[dict[str, int], means("bytes by phase")]
 
 
-class Memory(Peaks):
+class Memory(Peaks, frozen=True):
     """Maximum over ranks and counted phases, against the floor; of a split run on the training side."""
 
-    resident_baseline_bytes: int | None = Field(description="resident before the model was built, maximum over ranks")
-    theoretical_minimum_bytes: int | None = Field(description="floor.bytes")
-    efficiency: float | None = Field(description="floor over peak reserved; on CPU over peak allocated")
-    efficiency_allocated: float | None = Field(description="floor over peak allocated")
-    by_phase: dict[str, Peaks] = Field(description="maximum over ranks by phase, setup among them")
-    min_over_ranks: Peaks = Field(description="the least loaded rank's peaks")
-    allocation_retries: int | None = Field(description="in counted iterations, over ranks; above 0: memory was full")
+    resident_baseline_bytes: Annotated[int | None, means("resident before the model was built, maximum over ranks")]
+    theoretical_minimum_bytes: Annotated[int | None, means("floor.bytes")]
+    efficiency: Annotated[float | None, means("floor over peak reserved; on CPU over peak allocated")]
+    efficiency_allocated: Annotated[float | None, means("floor over peak allocated")]
+    by_phase: Annotated[dict[str, Peaks], means("maximum over ranks by phase, setup among them")]
+    min_over_ranks: Annotated[Peaks, means("the least loaded rank's peaks")]
+    allocation_retries: Annotated[int | None, means("in counted iterations, over ranks; above 0: memory was full")]
     floor: Floor | None
 
 
-class Compute(Frozen):
+class Compute(Part, frozen=True):
     """Work in FLOPs per iteration, global, and how much of the devices' peak it used."""
 
     model_flops: float | None
-    hardware_flops: float | None = Field(description="recomputed work counted")
-    mfu: float | None = Field(description="model FLOPs / (seconds x peak x ranks), a ratio")
-    hfu: float | None = Field(description="hardware FLOPs / (seconds x peak x ranks), a ratio")
-    mbu: float | None = Field(description="bytes read in decoding / (generate seconds x peak bandwidth), a ratio")
-    peak_flops: float | None = Field(description="dense FLOP/s of one device at the run's precision; null: unknown")
+    hardware_flops: Annotated[float | None, means("recomputed work counted")]
+    mfu: Annotated[float | None, means("model FLOPs / (seconds x peak x ranks), a ratio")]
+    hfu: Annotated[float | None, means("hardware FLOPs / (seconds x peak x ranks), a ratio")]
+    mbu: Annotated[float | None, means("bytes read in decoding / (generate seconds x peak bandwidth), a ratio")]
+    peak_flops: Annotated[float | None, means("dense FLOP/s of one device at the run's precision; null: unknown")]
     convention: str | None
-    hardware_flops_causal: float | None = Field(
-        default=None, description="hardware_flops of what a causal mask leaves, as a fused kernel executes it"
-    )
-    hfu_causal: float | None = Field(default=None, description="hardware_flops_causal / (seconds x peak x ranks)")
+    hardware_flops_causal: Annotated[
+        float | None, means("hardware_flops of what a causal mask leaves, as a fused kernel executes it")
+    ] = None
+    hfu_causal: Annotated[float | None, means("hardware_flops_causal / (seconds x peak x ranks)")] = None
 
 
-class Energy(Frozen):
+class Energy(Part, frozen=True):
     """GPU board energy over the counted iterations, summed over ranks, each of which has a device of its own."""
 
-    joules: float | None = Field(ge=0, le=1e300)
+    joules: Annotated[float, Meta(ge=0, le=1e300)] | None
     joules_per_sample: float | None
     valid: bool
-    reasons: tuple[str, ...] = Field(description="why it is not valid; empty when it is")
+    reasons: Annotated[tuple[str, ...], means("why it is not valid; empty when it is")]
 
 
-class LengthSummary(Frozen):
+class LengthSummary(Part, frozen=True):
     """Tokens of the prompts or of the responses of one iteration; percentiles are lengths that occur."""
 
-    mean: float = Field(gt=0)
+    mean: Annotated[float, Meta(gt=0)]
     p50: int
     p90: int
     p99: int
     max: int
-    at_cap: float | None = Field(description="share of samples at the cap; null: the distribution has none")
+    at_cap: Annotated[float | None, means("share of samples at the cap; null: the distribution has none")]
 
 
-class RealisedLengths(Frozen):
+class RealisedLengths(Part, frozen=True):
     """The lengths that the workload's distributions gave, the same in every iteration."""
 
     prompt: LengthSummary
     response: LengthSummary
 
 
-class Padding(Frozen):
+class Padding(Part, frozen=True):
     """Positions of padding that went through training with uneven samples, per iteration, global."""
 
     padded_tokens: Count
-    share: float = Field(ge=0, le=1, description="of all positions that went through forward and backward")
-    packed: bool = Field(description="samples of a micro batch in one row, end to end")
+    share: Annotated[Share, means("of all positions that went through forward and backward")]
+    packed: Annotated[bool, means("samples of a micro batch in one row, end to end")]
 
 
-class Rollout(Frozen):
+class Rollout(Part, frozen=True):
     """Generation over the counted iterations; null: not told."""
 
-    idle_slot_share: float | None = Field(
-        description="of a replica's token steps, those of samples that have ended, 1 - mean / longest; null: even"
-    )
-    idle_slot_seconds: Seconds | None = Field(description="from a sample's end to its generation's, mean over all")
-    logprob_difference_mean: float | None = Field(
-        description="between the engine's own log-probs and the policy's, mean over response tokens and iterations"
-    )
-    logprob_difference_max: float | None = Field(description="the largest of any rank and iteration")
-    effective_sample_size: float | None = Field(ge=0, le=1, description="of importance weights, as a share of tokens")
+    idle_slot_share: Annotated[
+        float | None,
+        means("of a replica's token steps, those of samples that have ended, 1 - mean / longest; null: even"),
+    ]
+    idle_slot_seconds: Annotated[Seconds | None, means("from a sample's end to its generation's, mean over all")]
+    logprob_difference_mean: Annotated[
+        float | None,
+        means("between the engine's own log-probs and the policy's, mean over response tokens and iterations"),
+    ]
+    logprob_difference_max: Annotated[float | None, means("the largest of any rank and iteration")]
+    effective_sample_size: Annotated[Share | None, means("of importance weights, as a share of tokens")]
 
 
-class SteadyState(Frozen):
+class SteadyState(Part, frozen=True):
     """Whether the counted iterations are of one steady process."""
 
-    verdict: Verdict | None = Field(description="null: too few iterations to tell")
-    warmup: Count = Field(description="iterations left out at the start, as the manifest says")
-    iterations: Count = Field(description="counted iterations")
+    verdict: Annotated[Verdict | None, means("null: too few iterations to tell")]
+    warmup: Annotated[Count, means("iterations left out at the start, as the manifest says")]
+    iterations: Annotated[Count, means("counted iterations")]
     reasons: tuple[str, ...]
-    test: str = Field(description="the test and its thresholds, in words")
+    test: Annotated[str, means("the test and its thresholds, in words")]
 
 
-class Iterations(Frozen):
+class Iterations(Part, frozen=True):
     """The raw samples beside the statistics."""
 
-    seconds: tuple[_Positive, ...] = Field(description="of all completed ones, slowest rank, warm-up first")
+    seconds: Annotated[tuple[_Positive, ...], means("of all completed ones, slowest rank, warm-up first")]
 
 
-class Turns(Frozen):
+class Turns(Part, frozen=True):
     """With whom a run took turns by iteration. ``phases`` are the raw samples of ratios within turns."""
 
-    start: str = Field(description="the same of all runs that were started together")
-    rows: tuple[str, ...] = Field(description="ids of these runs, this one among them")
-    begins: tuple[int, ...] = Field(description="iterations that began a turn; of several the first does not count")
-    phases: dict[str, tuple[Seconds, ...]] = Field(description="by phase, of all completed iterations, slowest rank")
+    start: Annotated[str, means("the same of all runs that were started together")]
+    rows: Annotated[tuple[str, ...], means("ids of these runs, this one among them")]
+    begins: Annotated[tuple[int, ...], means("iterations that began a turn; of several the first does not count")]
+    phases: Annotated[dict[str, tuple[Seconds, ...]], means("by phase, of all completed iterations, slowest rank")]
 
 
-class Environment(Frozen):
-    worker: dict[str, JsonValue] | None = Field(description="rank 0's facts, as its environment event has them")
-    driver: dict[str, JsonValue] | None = Field(description="environment.json")
+class Environment(Part, frozen=True):
+    worker: Annotated[dict[str, Any] | None, means("rank 0's facts, as its environment event has them")]
+    driver: Annotated[dict[str, Any] | None, means("environment.json")]
 
 
-class Evidence(Frozen):
+class Evidence(Part, frozen=True):
     """The files that the record was derived from, and all others of the bundle but itself (docs/evidence.md)."""
 
-    digest: str = Field(pattern="^[0-9a-f]{64}$", description="SHA-256 over the list of the files")
-    files: int = Field(ge=0, description="how many they are")
+    digest: Annotated[_Digest, means("SHA-256 over the list of the files")]
+    files: Annotated[Count, means("how many they are")]
 
 
-class Record(Frozen):
+class Record(Part, frozen=True, kw_only=True):
     """One run's measurements: rates per second, seconds, bytes. Null is what is unknown, or came after the bundle."""
 
-    schema_: Literal["suite/record/1"] = Field(default=RECORD_SCHEMA, alias="schema")
+    schema_: Literal["suite/record/1"] = msgspec.field(default=RECORD_SCHEMA, name="schema")
     run: RunFacts
     status: Status
     failure: Failure | None
-    counts: Counts | None = Field(description="per iteration; null where none was completed")
-    throughput: Throughput | None = Field(description="null where no iteration after the warm-up was completed")
+    counts: Annotated[Counts | None, means("per iteration; null where none was completed")]
+    throughput: Annotated[Throughput | None, means("null where no iteration after the warm-up was completed")]
     phases: Phases | None
-    details: dict[str, Seconds] | None = Field(
-        default=None, description="mean seconds by `phase/part` of the rank that took longest; null: none are told"
-    )
-    phase_intervals: dict[str, Estimate] | None = Field(default=None, description="`phases` with this run's intervals")
-    waits: dict[str, Wait] | None = Field(default=None, description="by timed phase; null: one rank waits for nobody")
-    void_iterations: tuple[Count, ...] | None = Field(
-        default=None, description="after the warm-up: skipped steps, or first of a turn of several; null: none told"
-    )
-    algorithm: str | None = Field(default=None, description="with options that are not its defaults; null: PPO")
-    lengths: RealisedLengths | None = Field(default=None, description="null: all samples are of one length")
-    padding: Padding | None = Field(default=None, description="null: all samples are of one length, or no counts")
-    rollout: Rollout | None = Field(default=None, description="null: nothing is told of generation but its phase")
-    staleness: Count | None = Field(
-        default=None, description="most updates of weights from generating to training on a sample; null: not told"
-    )
-    overlap: Overlap | None = Field(default=None, description="null: ranks take turns at both, or no iteration counts")
+    details: Annotated[
+        dict[str, Seconds] | None,
+        means("mean seconds by `phase/part` of the rank that took longest; null: none are told"),
+    ] = None
+    phase_intervals: Annotated[dict[str, Estimate] | None, means("`phases` with this run's intervals")] = None
+    waits: Annotated[dict[str, Wait] | None, means("by timed phase; null: one rank waits for nobody")] = None
+    void_iterations: Annotated[
+        tuple[Count, ...] | None,
+        means("after the warm-up: skipped steps, or first of a turn of several; null: none told"),
+    ] = None
+    algorithm: Annotated[str | None, means("with options that are not its defaults; null: PPO")] = None
+    lengths: Annotated[RealisedLengths | None, means("null: all samples are of one length")] = None
+    padding: Annotated[Padding | None, means("null: all samples are of one length, or no counts")] = None
+    rollout: Annotated[Rollout | None, means("null: nothing is told of generation but its phase")] = None
+    staleness: Annotated[
+        Count | None, means("most updates of weights from generating to training on a sample; null: not told")
+    ] = None
+    overlap: Annotated[Overlap | None, means("null: ranks take turns at both, or no iteration counts")] = None
     memory: Memory | None
     compute: Compute | None
-    energy: Energy | None = Field(description="null where nothing was sampled, as on a CPU")
+    energy: Annotated[Energy | None, means("null where nothing was sampled, as on a CPU")]
     steady_state: SteadyState
     iterations: Iterations
-    turns: Turns | None = Field(default=None, description="null: a run that was alone, as far as its driver tells")
+    turns: Annotated[Turns | None, means("null: a run that was alone, as far as its driver tells")] = None
     environment: Environment
-    noise: Noise | None = Field(default=None, description="null: no iteration counts")
-    validity: Validity | None = Field(default=None, description="null where ``noise`` is")
-    predicted: dict[str, JsonValue] | None = Field(default=None, description="filled by a planner")
-    notes: tuple[str, ...] = Field(default=(), description="what a reader of the figures must know")
-    evidence: Evidence | None = Field(default=None, description="null: more than is hashed")
+    noise: Annotated[Noise | None, means("null: no iteration counts")] = None
+    validity: Annotated[Validity | None, means("null where ``noise`` is")] = None
+    predicted: Annotated[dict[str, Any] | None, means("filled by a planner")] = None
+    notes: Annotated[tuple[str, ...], means("what a reader of the figures must know")] = ()
+    evidence: Annotated[Evidence | None, means("null: more than is hashed")] = None
 
     @property
     def counted(self) -> tuple[int, ...]:
@@ -295,8 +314,7 @@ class Record(Frozen):
         window = range(self.steady_state.warmup, len(self.iterations.seconds))
         return tuple(index for index in window if index not in void) if void else tuple(window)
 
-    @model_validator(mode="after")
-    def _counts_what_it_has(self) -> "Record":
+    def __post_init__(self) -> None:
         state, void = self.steady_state, self.void_iterations or ()
         window = range(state.warmup, len(self.iterations.seconds))
         if not set(void).issubset(window) or len(set(void)) != len(void):
@@ -305,4 +323,27 @@ class Record(Frozen):
             raise ValueError(f"{state.iterations} of {len(window)} iterations count, of which {len(void)} are void")
         if self.throughput is not None and not (self.counts and state.iterations):
             raise ValueError("a rate needs counts and iterations that count")
-        return self
+
+
+def plain(value: Any) -> Any:
+    """A record, or anything made of parts of it, as JSON has it: objects, lists, texts and numbers."""
+    return msgspec.to_builtins(value, enc_hook=_foreign)
+
+
+def as_record(body: Any) -> Record:
+    """Of parsed JSON. Raises msgspec.ValidationError, a ValueError, for what is no record."""
+    return msgspec.convert(body, Record, dec_hook=_model)
+
+
+def text_of(record: Record) -> str:
+    """The text of record.json."""
+    return to_json(plain(record), indent=2).decode() + "\n"
+
+
+def _foreign(value: Any) -> Any:
+    """Of what is no type of msgspec's: a layout, and NumPy's numbers, which are floats."""
+    return value.model_dump(mode="json") if isinstance(value, BaseModel) else float(value)
+
+
+def _model(kind: type[BaseModel], body: Any) -> BaseModel:
+    return kind.model_validate(body)

@@ -1,5 +1,6 @@
 """JSON Schemas of the files that the suite writes, made from what reads them."""
 
+import json
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -13,11 +14,12 @@ from suite.bundle.events import EVENTS_SCHEMA
 from suite.bundle.imported.record import IMPORT_SCHEMA, IMPORTED_SCHEMA, Import, ImportedRecord
 from suite.bundle.record import RECORD_SCHEMA, Record
 from suite.launch.cluster.submission import SUBMISSION_SCHEMA, Submission
+from suite.spec.layout import Layout
 from suite.spec.manifest import MANIFEST_SCHEMA, Manifest
 
 Schema = dict[str, Any]
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
-_MODELS: dict[str, tuple[type[BaseModel], str, str]] = {
+_MODELS: dict[str, tuple[type[BaseModel | Record], str, str]] = {
     "manifest": (Manifest, MANIFEST_SCHEMA, "manifest.json: everything that is resolved before a run, hashed"),
     "record": (Record, RECORD_SCHEMA, "record.json: what is derived from the events of a run"),
     "submission": (Submission, SUBMISSION_SCHEMA, ".submitted/RUN.json: a run that a cluster has, or had"),
@@ -27,13 +29,21 @@ _MODELS: dict[str, tuple[type[BaseModel], str, str]] = {
 }
 
 
-def of_model(model: type[BaseModel], name: str, title: str) -> Schema:
+def of_model(model: type[BaseModel | Record], name: str, title: str) -> Schema:
     """The schema of a file that a model reads; ``name``: the text of its field ``schema``."""
-    schema = model.model_json_schema(by_alias=True, mode="validation")
+    schema = _record_schema() if issubclass(model, Record) else model.model_json_schema(by_alias=True)
     if model is not Manifest:  # a manifest's hash covers its fields, and no reader takes more of them
         schema = _open(schema)
     schema["required"] = sorted({*schema["required"], "schema"})
     return _headed(name, title, schema)
+
+
+def _record_schema() -> Schema:
+    """msgspec leaves it open that a choice of texts is a text, and knows no layout."""
+    layout = {"$ref": "#/$defs/Layout"}
+    _, parts = msgspec.json.schema_components([Record], schema_hook=lambda kind: layout, ref_template="#/$defs/{name}")
+    parts = json.loads(json.dumps(parts), object_hook=lambda one: {"type": "string", **one} if "enum" in one else one)
+    return {**parts.pop("Record"), "$defs": {**parts, "Layout": Layout.model_json_schema(by_alias=True)}}
 
 
 def _headed(name: str, title: str, schema: Schema) -> Schema:

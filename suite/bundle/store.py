@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from suite.bundle import files
 from suite.bundle.drafts import draft_folder
@@ -19,7 +19,7 @@ from suite.bundle.events import Events, read_events
 from suite.bundle.files import DamagedBundle
 from suite.bundle.manifest_file import parse_manifest
 from suite.bundle.parts import MOST_COUNT, MOST_SECONDS
-from suite.bundle.record import RECORD_SCHEMA, Record
+from suite.bundle.record import RECORD_SCHEMA, Record, as_record, text_of
 from suite.bundle.walk import ATTIC as ATTIC
 from suite.bundle.walk import LOCK, MANIFEST, RECORD, places_once
 from suite.launch.outcome import Failure, Outcome
@@ -211,9 +211,9 @@ class Bundle:
         if schema != RECORD_SCHEMA:
             raise OtherSchema(not_read(RECORD, schema, RECORD_SCHEMA))
         try:
-            return Record.model_validate(stored)
-        except ValidationError as error:
-            raise DamagedBundle(f"{RECORD}: {files.first_line(error)}") from error
+            return as_record(stored)
+        except ValueError as error:
+            raise DamagedBundle(f"{RECORD}: {error}") from error
 
     def record_text(self) -> str | None:
         """record.json as it is; null where there is none. Raises DamagedBundle."""
@@ -240,9 +240,9 @@ def _is_at(descriptor: int, path: Path) -> bool:
         return False
 
 
-def written(model: BaseModel) -> str:
+def written(model: BaseModel | Record) -> str:
     """The text of record.json, as of every file that is a model."""
-    return model.model_dump_json(by_alias=True, indent=2) + "\n"
+    return text_of(model) if isinstance(model, Record) else model.model_dump_json(by_alias=True, indent=2) + "\n"
 
 
 def parse_record(text: str) -> dict[str, Any]:

@@ -193,13 +193,13 @@ def _counts(
     uneven, first = manifest.work.lengths is not None, by_rank[0][iterations[0]].counts
     padded: list[Any] = [by_rank[0][index].counts.padded_tokens for index in iterations]
     mean = None if None in padded else round(math.fsum(padded) / len(padded))
-    counts = Counts.model_construct(**{**msgspec.structs.asdict(first), "padded_tokens": mean})
+    counts = Counts(**{**msgspec.structs.asdict(first), "padded_tokens": mean})
     for rank, rows in enumerate(by_rank):
         for index, of_padding in zip(iterations, padded, strict=True):
             found = rows[index].counts
             wanted = msgspec.structs.replace(first, padded_tokens=of_padding) if uneven else first
             if found != wanted:
-                name = next(name for name in Counts.model_fields if getattr(found, name) != getattr(wanted, name))
+                name = next(name for name in Counts.__struct_fields__ if getattr(found, name) != getattr(wanted, name))
                 base = index if uneven and name == "padded_tokens" else iterations[0]
                 return None, (
                     f"{name} is {getattr(found, name)} on rank {rank} in iteration {index}, "

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
+import msgspec
+
 from suite.bundle.event_fields import Memory as Report
 from suite.bundle.events import SETUP, Events
 from suite.bundle.facts import facts_of, inner, listed_objects, positive
@@ -23,7 +25,7 @@ from suite.theory.memory import Rules, memory_floor
 from suite.theory.parameters import parameter_count
 from suite.theory.shards import WEIGHT_BYTES
 
-_NAMES = tuple(Peaks.model_fields)
+_NAMES = Peaks.__struct_fields__
 #: One for each of these names.
 _Values = tuple[int | None, ...]
 _NOTHING: _Values = (None,) * len(_NAMES)
@@ -49,7 +51,7 @@ def memory(timeline: Timeline) -> Memory:
     allocated = peaks.peak_allocated_bytes
     reserved = allocated if manifest.measure.device == "cpu" else peaks.peak_reserved_bytes
     return Memory(
-        **dict(peaks),
+        **msgspec.structs.asdict(peaks),
         resident_baseline_bytes=_baseline(events, world),
         theoretical_minimum_bytes=floor.bytes,
         efficiency=floor.bytes / reserved if reserved else None,

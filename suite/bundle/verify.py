@@ -3,29 +3,31 @@
 import json
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args, get_type_hints
 
-from pydantic import BaseModel
+from msgspec import structs
 
 from suite.bundle.consistency import findings
 from suite.bundle.derive import StillRunning, derive
 from suite.bundle.evidence import digest_if_any
 from suite.bundle.findings import Finding
 from suite.bundle.folder import Trace, folder_findings
+from suite.bundle.parts import Part
 from suite.bundle.record import RECORD_SCHEMA, Evidence, Record
 from suite.bundle.store import Bundle, DamagedBundle, parse_record, written
 from suite.spec.base import Frozen
 from suite.spec.manifest import Manifest
 
 
-def _optional_paths(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
+def _optional_paths(kind: type[Part], prefix: str = "") -> Iterator[str]:
     """Paths of the fields, nested ones too, that have a default: those that came after records without them."""
-    for name, field in model.model_fields.items():
-        path = f"{prefix}{field.alias or name}"
-        if not field.is_required():
+    types = get_type_hints(kind)
+    for field in structs.fields(kind):
+        path, bare = f"{prefix}{field.encode_name}", types[field.name]
+        if not field.required:
             yield path
-        for inner in (field.annotation, *get_args(field.annotation)):
-            if isinstance(inner, type) and issubclass(inner, BaseModel):
+        for inner in (bare, *get_args(bare)):
+            if isinstance(inner, type) and issubclass(inner, Part):
                 yield from _optional_paths(inner, f"{path}.")
 
 
@@ -127,7 +129,7 @@ def examined(bundle: Bundle, evidence: Evidence | None = None) -> Examined:
     if not isinstance(predicted, dict | None):
         raise DamagedBundle(f"record.json: predicted is {_short(predicted)}, must be an object or null")
     if predicted is not None and derived.run.device == "cuda" and derived.run.precision != "fp32":
-        derived = derived.model_copy(update={"predicted": predicted})
+        derived = structs.replace(derived, predicted=predicted)
         text = written(derived)
     return Examined(manifest, derived, list(differences(stored, json.loads(text))), found)
 

@@ -119,7 +119,7 @@ def time_text(moment: datetime) -> str:
 
 EXPORT_SCHEMA = "suite/export/1"
 STATUSES: tuple[str, ...] = get_args(Status)
-VALIDITIES: tuple[str, ...] = get_args(Validity.model_fields["status"].annotation)
+VALIDITIES: tuple[str, ...] = get_args(Validity.__annotations__["status"])
 _VERSION = "version of the columns and their meaning"
 _ALGORITHM = "its name, with the options that are not its defaults"
 _VALIDITY = (

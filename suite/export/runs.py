@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from typing import get_args
 
+from msgspec import structs
+
 from suite.bundle.parts import Noise, Spread
 from suite.bundle.record import Counts, LengthSummary, Verdict
 from suite.export.columns import KEYS, Column, Kind, Source
@@ -39,7 +41,7 @@ def _rate(name: str, unit: str, meaning: str) -> Iterator[Column]:
 
 
 def _lengths(side: str) -> Iterator[Column]:
-    for field in LengthSummary.model_fields:
+    for field in LengthSummary.__struct_fields__:
         kind: Kind = "number" if field in ("mean", "at_cap") else "integer"
         unit, meaning = "tokens", f"{field} of the lengths of the samples' {side}s; null: all are of one length"
         if field == "at_cap":
@@ -50,11 +52,12 @@ def _lengths(side: str) -> Iterator[Column]:
 
 def _noise() -> Iterator[Column]:
     """What disturbed the counted iterations: of each figure the mean over ranks, and the worst rank's."""
-    for name, info in Noise.model_fields.items():
-        if Spread in get_args(info.annotation):
+    for each in structs.fields(Noise):
+        name, (kind, info) = each.name, get_args(each.type)
+        if Spread in get_args(kind):
             unit = "share" if name.endswith("_share") else ""
             for field, of in (("mean", "mean over ranks"), ("worst", "of the worst rank")):
-                meaning = f"{str(info.description).removesuffix('; null without one')} ({of}); null: no rank tells it"
+                meaning = f"{info.description.removesuffix('; null without one')} ({of}); null: no rank tells it"
                 yield Column(f"noise_{name}_{field}", "number", unit, meaning, f"record.noise.{name}.{field}")
 
 
@@ -69,7 +72,7 @@ def _counts() -> Iterator[Column]:
         "trainable_parameters": "unpadded, with the value head, as the run counted them",
         "total_parameters": "of the policy with its value head, unpadded, as the run counted them",
     }
-    for name in Counts.model_fields:
+    for name in Counts.__struct_fields__:
         unit = "tokens" if name.endswith("_tokens") else ""
         yield Column(name, "integer", unit, f"{meanings[name]}; null: not counted", f"record.counts.{name}")
 

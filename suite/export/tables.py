@@ -55,7 +55,7 @@ def _phase_columns() -> Iterator[Column]:
     yield Column("wait_longest_seconds", "number", "seconds", meaning, "record.waits.*.longest_seconds")
     meaning = f"that ranks wait for the slowest, mean over ranks and iterations; {one}"
     yield Column("wait_mean_seconds", "number", "seconds", meaning, "record.waits.*.mean_seconds")
-    for name in Peaks.model_fields:
+    for name in Peaks.__struct_fields__:
         meaning = "as in the runs' table, in this phase; null: not known"
         yield Column(name, "integer", "bytes", meaning, f"record.memory.by_phase.*.{name}")
     meaning = "the least that the layout needs in this phase, computed; null: nothing is known to be needed"

@@ -12,6 +12,7 @@ from math import exp, log, sqrt
 from pathlib import Path
 
 import numpy as np
+from msgspec.structs import asdict
 
 from suite.bundle.record import Record
 from suite.bundle.store import DamagedBundle, find_bundles
@@ -120,9 +121,9 @@ def _configuration(asked: Question, repeats: Sequence[tuple[Manifest, Record]]) 
         rate = record.throughput.samples_per_second if record.throughput else None
         if rate is not None and rate.low and rate.high and rate.high > rate.low > 0:
             own_scatter.append(log(rate.high / rate.low) / (2 * _INTERVAL))
-        for phase, spent in (record.phases.model_dump() if record.phases else {}).items():
-            if phase in _MEASURED and spent and spent.get("seconds") and expected["phases"].get(phase, 0) > 0:
-                each[phase].append(float(spent["seconds"]))
+        for phase, spent in (asdict(record.phases) if record.phases else {}).items():
+            if phase in _MEASURED and spent and spent.seconds and expected["phases"].get(phase, 0) > 0:
+                each[phase].append(spent.seconds)
     if manifest.layout.generation != asked.manner.generation:
         each = {phase: seconds for phase, seconds in each.items() if phase not in _GENERATING}
     least = max([_LEAST_SCATTER, *own_scatter])

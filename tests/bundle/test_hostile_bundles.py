@@ -13,6 +13,7 @@ import pytest
 
 from suite.bundle import events
 from suite.bundle.derive import derive
+from suite.bundle.record import text_of
 from suite.bundle.store import Bundle, DamagedBundle, find_bundles
 from suite.bundle.verify import verify
 from suite.spec.layout import Layout
@@ -295,7 +296,7 @@ def test_a_manifest_that_says_a_thing_twice_is_damage(path):
     ],
 )
 def test_a_record_of_what_cannot_be_is_damage(path, field, value):
-    body = json.loads(record_of(path).model_dump_json(by_alias=True))
+    body = json.loads(text_of(record_of(path)))
     (path / "record.json").write_text(json.dumps(put(body, field, value)))
     if field == ("predicted",):
         assert verify(Bundle(path)).status == "damaged"

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from suite.bundle.record import Record
+from suite.bundle.record import Record, as_record, plain
 from suite.spec.catalogue import find_device
 from suite.spec.layout import Layout
 from suite.spec.manifest import Manifest
@@ -112,11 +112,11 @@ def test_without_skipped_steps_nothing_is_void_and_untold_ones_are_unknown(tmp_p
     ranks = ranks_of(manifest)
     of_kind(ranks[0], "iteration")[3]["skipped_steps"] = 0
     assert recorded(tmp_path / "told", manifest, ranks).void_iterations == ()
-    body = record.model_dump(by_alias=True)
+    body = plain(record)
     for void in ((0,), (10,), (3, 3)):
         steady = {**body["steady_state"], "iterations": body["steady_state"]["iterations"] - len(void)}
         with pytest.raises(ValueError, match="void iterations are not among"):
-            Record.model_validate({**body, "steady_state": steady, "void_iterations": void})
+            as_record({**body, "steady_state": steady, "void_iterations": void})
 
 
 def test_hfu_is_given_with_full_and_with_causal_attention(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """A trainer on Ray through a real Slurm, whose nodes are hosts that see each other and nothing else. The batch script
 starts the ranks, and they start Ray: on two nodes the second joins by the address that the script found out."""
 
-import json
 import signal
 import subprocess
 import sys
@@ -11,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from suite.bundle.record import Record
+from suite.bundle.record import Record, text_of
 from suite.bundle.store import Bundle, find_bundles
 from tests.backends.test_example_backend import site
 from tests.hosts import INTERFACE, Host, hosts
@@ -121,5 +120,5 @@ def test_nothing_of_ray_stays_behind_a_run_on_two_nodes_that_is_ended(suite: Sui
         max(rays["raylet"], key=lambda each: each.create_time()).send_signal(signal.SIGKILL)
     record, _ = collected(suite, tmp_path, 1)
     assert record.status == ("interrupted" if how == "scancel" else "failed")
-    assert record.failure is not None and record.failure.evidence, json.dumps(record.model_dump(mode="json"))[:2000]
+    assert record.failure is not None and record.failure.evidence, text_of(record)[:2000]
     wait_until(lambda: left_behind() <= before, told=lambda: left_behind() - before)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from msgspec import structs
 
 from suite.bundle.parts import Validity
 from suite.export.formats.jsonl import plain
@@ -79,7 +80,7 @@ def test_figures_are_those_of_the_report_to_the_last_digit() -> None:
 def test_a_suspect_run_has_its_reasons_beside_it(made: Path) -> None:
     entry = read_entries([made]).entries[0]
     validity = Validity(status="suspect", reasons=("others used its CPUs",))
-    doubted = replace(entry, record=entry.record.model_copy(update={"validity": validity}))
+    doubted = replace(entry, record=structs.replace(entry.record, validity=validity))
     (row,) = rows_of(TABLES["runs"], [doubted])
     assert (row["validity"], row["validity_reasons"]) == ("suspect", ["others used its CPUs"])
 

@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 from suite.bundle.derive import derive
+from suite.bundle.record import text_of
 from suite.bundle.store import Bundle
 from suite.bundle.verify import verify
 from suite.report.facts.environment import figures_apart
@@ -39,7 +40,7 @@ def bundle_with(name: str, data: bytes) -> Iterator[Bundle]:
 def read_events(name: str) -> Callable[[bytes], None]:
     def read(data: bytes) -> None:
         with bundle_with(f"events/{name}", data) as found:
-            json.loads(derive(found).model_dump_json(by_alias=True))
+            json.loads(text_of(derive(found)))
 
     return read
 
@@ -65,7 +66,7 @@ def read_record(data: bytes) -> None:
 def read_environment(data: bytes) -> None:
     with bundle_with("environment.json", data) as found:
         record = derive(found)
-        record.model_dump_json(by_alias=True)
+        text_of(record)
         list(figures_apart([record], [record]))
 
 

@@ -4,10 +4,12 @@ import random
 from dataclasses import replace
 from typing import Any
 
+from msgspec import structs
+
 from suite.bundle.derive import _run_facts
 from suite.bundle.events import Events
 from suite.bundle.rates import _estimate, padding, realised_lengths
-from suite.bundle.record import Counts, Environment, Record, Rollout
+from suite.bundle.record import Counts, Environment, Rollout, as_record, plain
 from suite.report.facts.entry import Entry
 from suite.spec.layout import Layout
 from suite.spec.manifest import Manifest
@@ -137,7 +139,7 @@ def entry(
     """
     told = {name: asked.pop(name) for name in AS_TOLD if name in asked}
     if "rollout" in told:
-        told["rollout"] = {**dict.fromkeys(Rollout.model_fields), **told["rollout"]}
+        told["rollout"] = {**dict.fromkeys(Rollout.__struct_fields__), **told["rollout"]}
     made = manifest(**asked)
     noise = random.Random(made.run.id)
     mean = made.work.global_rollouts / rate * (1 + spread * noise.gauss(0, 1))
@@ -146,7 +148,7 @@ def entry(
     counted = seconds[made.measure.warmup :]
     counted_work = _counts(made)
     measured = {
-        "counts": counted_work.model_copy(update=counts or {}),
+        "counts": structs.replace(counted_work, **(counts or {})),
         "algorithm": made.workload.algorithm.text() if made.workload.algorithm.name != "ppo" else None,
         "lengths": realised_lengths(made),
         "padding": padding(made, counted_work),
@@ -176,17 +178,17 @@ def repeats(count: int, first: int = 1, **asked: Any) -> list[Entry]:
 
 
 def recorded(entry: Entry, **fields: Any) -> Entry:
-    return replace(entry, record=entry.record.model_copy(update=fields))
+    return replace(entry, record=structs.replace(entry.record, **fields))
 
 
 def started(entry: Entry, **fields: Any) -> Entry:
     """The same run, started otherwise: its launcher, its time."""
-    return recorded(entry, run=entry.record.run.model_copy(update=fields))
+    return recorded(entry, run=structs.replace(entry.record.run, **fields))
 
 
 def driven(entry: Entry, launcher: str | None = "local", **facts: Any) -> Entry:
     """The same run by this launcher, of which its driver tells this."""
-    environment = entry.record.environment.model_copy(update={"driver": facts or None})
+    environment = structs.replace(entry.record.environment, driver=facts or None)
     return started(recorded(entry, environment=environment), launcher=launcher)
 
 
@@ -217,8 +219,9 @@ def _entry(made: Manifest, measured: dict[str, Any]) -> Entry:
     empty |= {"status": "ok", "steady_state": _state(made), "iterations": {"seconds": ()}}
     started = START + 60 * made.run.repeat
     run = _run_facts(Events(driver=(), ranks={}, notes=()), made)
-    run = run.model_copy(update={"launcher": "local", "started": started, "ended": started + 50})
-    return Entry(manifest=made, record=Record(run=run, **{**empty, **measured}), path=f"runs/{made.run.id}")
+    run = structs.replace(run, launcher="local", started=started, ended=started + 50)
+    record = as_record(plain({"run": run, **empty, **measured}))
+    return Entry(manifest=made, record=record, path=f"runs/{made.run.id}")
 
 
 def _state(made: Manifest, counted: int = 0, verdict: str | None = None) -> dict[str, Any]:
@@ -238,7 +241,7 @@ def _phases(shares: dict[str, float], mean: float, asynchronous: bool) -> dict[s
 def _counts(made: Manifest) -> Counts:
     total = parameter_count(made.size).with_value_head
     told = {"optimizer_steps": 1, "trainable_parameters": total, "total_parameters": total}
-    return Counts.model_validate({**counts_of(made), **told})
+    return Counts(**{**counts_of(made), **told})
 
 
 def _throughput(counts: Counts, ranks: int, seconds: tuple[float, ...]) -> dict[str, Any]:

@@ -3,6 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
+import msgspec
+
 from suite.bundle.parts import Overlap, OverlapRole, Peaks
 from suite.report.facts.entry import Entry
 from suite.spec.layout import Layout
@@ -35,7 +37,11 @@ def on_two(**more: Any) -> Layout:
 
 def overlapped(iteration: float, ranks: int) -> Overlap:
     """What the sides of a split run tell, one rank of which generates."""
-    peaks = {**dict.fromkeys(Peaks.model_fields), "peak_allocated_bytes": 300 << 20, "peak_resident_bytes": 600 << 20}
+    peaks = {
+        **dict.fromkeys(Peaks.__struct_fields__),
+        "peak_allocated_bytes": 300 << 20,
+        "peak_resident_bytes": 600 << 20,
+    }
 
     def side(count: int, busy: float, waiting: float, **phases: float) -> dict[str, Any]:
         seconds = {name: share * iteration for name, share in phases.items()}
@@ -45,7 +51,7 @@ def overlapped(iteration: float, ranks: int) -> Overlap:
     training = side(ranks - 1, 0.8, 0.15, generate=0.15, score=0.2, train=0.6)
     sides = {"training": training, "generation": side(1, 0.9, 0.1, generate=0.9)}
     told = {"exposed_generate_seconds": 0.15 * iteration, "generation_busy_seconds": 0.9 * iteration}
-    return Overlap.model_validate({**told, "sides": sides})
+    return msgspec.convert({**told, "sides": sides}, Overlap)
 
 
 def steady(iteration: float, ranks: int, busy: float = 0.8) -> Overlap:
@@ -57,7 +63,7 @@ def steady(iteration: float, ranks: int, busy: float = 0.8) -> Overlap:
         return OverlapRole(ranks=count, busy_seconds=seconds, busy_share=share, idle_share=1 - share)
 
     told = {"roles": {"generation": role(1, busy), "training": role(ranks - 1, 0.9)}, "staleness": {"0": 0.1, "1": 0.9}}
-    return overlapped(iteration, ranks).model_copy(update=told)
+    return msgspec.structs.replace(overlapped(iteration, ranks), **told)
 
 
 def mixed() -> list[Entry]:

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from suite.report.compare import compare_entries, left_out, notes
 from suite.report.comparing.gate import hold_to
@@ -196,7 +197,7 @@ class TestLacking:
             """Runs of three iterations in another order each."""
             orders = [(1.0, 1.0, *(factor * 8 / rate for factor in one)) for one in ((0.5, 1, 1.5), (1, 0.5, 1.5))]
             return [
-                made.recorded(one, iterations=one.record.iterations.model_copy(update={"seconds": seconds}))
+                made.recorded(one, iterations=structs.replace(one.record.iterations, seconds=seconds))
                 for one, seconds in zip(side(2, first, iterations=3), orders, strict=True)
             ]
 

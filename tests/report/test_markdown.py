@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from markdown_it import MarkdownIt
+from msgspec import structs
 from syrupy.assertion import SnapshotAssertion
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
@@ -177,7 +178,7 @@ def test_every_table_is_a_table_of_equal_rows_and_nothing_else_is_markup(name: s
 
 def test_a_utilisation_that_no_device_can_reach_is_marked() -> None:
     entry = made.entry(device="cuda")
-    fast = made.recorded(entry, compute=entry.record.compute.model_copy(update={"mfu": 1.2}))
+    fast = made.recorded(entry, compute=structs.replace(entry.record.compute, mfu=1.2))
     assert "Above 100 %, which no device can reach" in render(build([fast]), {})
     assert "Above 100 %" not in render(build([entry]), {})
 

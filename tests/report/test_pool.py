@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from suite.bundle.record import Wait
 from suite.report.compare import compare_entries
@@ -38,7 +39,7 @@ def machine_of(*entries: Entry) -> dict[str, tuple[str, ...]]:
 
 def remembered(entry: Entry, **fields: Any) -> Entry:
     """The same run with other figures of its memory."""
-    return made.recorded(entry, memory=entry.record.memory.model_copy(update=fields))
+    return made.recorded(entry, memory=structs.replace(entry.record.memory, **fields))
 
 
 class TestFigures:
@@ -84,7 +85,7 @@ class TestFigures:
 
     def test_hfu_with_causal_attention_stands_beside_the_other_where_it_is_known(self) -> None:
         entry = made.entry(device="cuda")
-        compute = entry.record.compute.model_copy(update={"hfu_causal": 0.35, "hardware_flops_causal": 0.9e12})
+        compute = structs.replace(entry.record.compute, hfu_causal=0.35, hardware_flops_causal=0.9e12)
         causal = made.recorded(entry, compute=compute)
         assert (row_of(causal).hfu, row_of(causal).hfu_causal) == (pytest.approx(0.41), pytest.approx(0.35))
         assert "38 / 41 / 35 / 22" in render(build([causal]), {})

@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from suite.conduct.running.outcome_line import outcome_line
 from suite.report.facts.entry import Entry
@@ -187,8 +188,8 @@ class TestPhases:
         blind = []
         for run in megatron(3, rate=15):
             phases = run.record.phases
-            silent = None if took is None else phases.score.model_copy(update={"seconds": took})
-            blind.append(made.recorded(run, phases=phases.model_copy(update={"score": silent, "reference": silent})))
+            silent = None if took is None else structs.replace(phases.score, seconds=took)
+            blind.append(made.recorded(run, phases=structs.replace(phases, score=silent, reference=silent)))
         other = group_of(made.repeats(3, rate=20), blind).places[1]
         assert [one.name for one in other.by_phase] == ["generate", "train"]
 
@@ -196,7 +197,7 @@ class TestPhases:
 def void(entry: Entry, *indices: int) -> Entry:
     """The run with optimizer steps skipped in these iterations."""
     counted = len(entry.record.iterations.seconds) - 2 - len(indices)
-    state = entry.record.steady_state.model_copy(update={"iterations": counted})
+    state = structs.replace(entry.record.steady_state, iterations=counted)
     without: dict[str, Any] = {} if counted else {"throughput": None, "phases": None}
     return made.recorded(entry, void_iterations=indices, steady_state=state, **without)
 

@@ -20,7 +20,7 @@ REASON = "others used {} of the 2 CPUs of rank 0, of which the run needs 1"
 
 
 def doubtful(entry: Entry, reason: str = REASON.format("1.52"), status: str = "suspect") -> Entry:
-    validity = Validity.model_validate({"status": status, "reasons": (reason,)})
+    validity = Validity(status=status, reasons=(reason,))
     return made.recorded(entry, validity=validity)
 
 

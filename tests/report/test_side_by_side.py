@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from suite.bundle.parts import Peaks
 from suite.report import charts
@@ -59,9 +60,9 @@ def trainer(backend: str, rate: float, **more: object) -> list[Entry]:
 
 def resident(run: Entry, size: int) -> Entry:
     """All that is known of its memory is what is resident, as of a trainer with processes of its own."""
-    unknown = dict.fromkeys((*Peaks.model_fields, "efficiency", "efficiency_allocated"))
+    unknown = dict.fromkeys((*Peaks.__struct_fields__, "efficiency", "efficiency_allocated"))
     told = {**unknown, "peak_resident_bytes": size, "by_phase": {}}
-    return made.recorded(run, memory=run.record.memory.model_copy(update=told))
+    return made.recorded(run, memory=structs.replace(run.record.memory, **told))
 
 
 def side_of(group: SideBySide, backend: str) -> Side:

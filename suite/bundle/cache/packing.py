@@ -1,99 +1,24 @@
-"""What was derived, as bytes and back; what runs have in common is in memory once.
-
-Models are made of the JSON that this very code dumped before as validation would give them, in a tenth of the time:
-nothing is checked but that no required field is missing. Whoever gives the JSON answers for its being what was written.
-"""
+"""What was derived, as bytes and back; what runs have in common is in memory once."""
 
 import sys
-import types
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Any
 
-from pydantic import BaseModel
-from pydantic_core import from_json, to_json
+import msgspec
+from msgspec.structs import force_setattr, replace
 
 from suite.bundle.findings import Finding
-from suite.bundle.record import Counts, Environment, Floor, Memory, Record, RunFacts
+from suite.bundle.parts import Part
+from suite.bundle.record import Environment, Record
+from suite.spec.layout import Layout
 from suite.spec.manifest import Manifest, Run
 
-Make = Callable[[Any], Any]
-#: What a frozen model has, set without a look at its name.
-_set_fields, _set_names, _set_extra, _set_private = (
-    BaseModel.__dict__[name].__set__
-    for name in ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__")
-)
-
-
-@cache
-def maker(model: type[BaseModel], given: tuple[str, ...] = ()) -> Make:
-    """From a parsed object to a model of that type, with all models within.
-
-    ``given``: fields whose values are taken as they are. What is made takes the object's place: nobody else may have
-    it. Raises KeyError where a required field is missing, AttributeError and TypeError for what is no object.
-    """
-    every, new = set(model.model_fields), model.__new__
-    plan = [
-        (name, field.alias or name, None if name in given else _converter(field.annotation), field)
-        for name, field in model.model_fields.items()
-    ]
-    keys = [(name, key, field.is_required(), field.default) for name, key, _, field in plan]
-    plain = all(name == key for name, key, *_ in keys)
-    converted = [(name, convert) for name, _, convert, _ in plan if convert is not None]
-
-    def in_order(body: dict[str, Any]) -> dict[str, Any]:
-        """With the defaults of fields that were left out, as dumps of some models do."""
-        return {name: body[key] if key in body or is_required else default for name, key, is_required, default in keys}
-
-    def make(body: dict[str, Any]) -> Any:
-        fields = body if plain and body.keys() == every else in_order(body)
-        for name, convert in converted:
-            value = fields[name]
-            if value is not None:
-                fields[name] = convert(value)
-        made = new(model)
-        _set_fields(made, fields)
-        _set_names(made, every)  # one set for all models of a type: each its own takes more than the fields
-        _set_extra(made, None)
-        _set_private(made, None)
-        return made
-
-    return make
-
-
-def _converter(annotation: Any) -> Make | None:
-    """Null where parsed JSON is the value already."""
-    origin, arguments = get_origin(annotation), get_args(annotation)
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return maker(annotation)
-    if origin is Annotated:
-        return _converter(arguments[0])
-    if origin in (Union, types.UnionType):
-        found = [made for made in map(_converter, arguments) if made is not None]
-        assert len(found) <= 1, f"{annotation} can be read in two ways"
-        return found[0] if found else None
-    if origin is tuple:
-        assert arguments[1:] == (...,), f"{annotation} is no tuple of any length"
-        part = _converter(arguments[0])
-        return tuple if part is None else lambda values: tuple(map(part, values))
-    if origin is dict:
-        each = _converter(arguments[1])
-        return None if each is None else lambda body: {name: each(value) for name, value in body.items()}
-    return None
-
-
-#: What is in the manifest, in the head, or made once for many.
-_LEFT_OUT: dict[str, Any] = {"run": {"layout"}, "environment": True}
+_HASH_CHARACTERS = 64
+_NO_ENVIRONMENT = Environment(worker=None, driver=None)
 #: Of a manifest's run.
 _IN_RECORD = {"id", "plan", "repeat"}
-_HASH_CHARACTERS = 64
 #: Long texts that most runs have in common.
 _COMMON_TEXTS = (("throughput", "convention"), ("compute", "convention"), ("steady_state", "test"))
-_make_run, _make_memory = maker(RunFacts, ("layout",)), maker(Memory, ("floor",))
-_make_counts, _make_floor, _make_environment = maker(Counts), maker(Floor), maker(Environment)
-_make_record = maker(Record, ("run", "counts", "memory", "environment"))
-_make_repeat = maker(Run)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,19 +37,33 @@ class Derived:
     difference: str
 
 
-def packed(derived: Derived) -> bytes:
+class _Packed(msgspec.Struct, array_like=True, gc=False):
     """All but what is in the manifest. Facts of the environment are apart, each as a text, as most runs share them."""
-    record = derived.record
-    head = {
-        "run": derived.manifest.run.model_dump(mode="json", by_alias=True, exclude=_IN_RECORD),
-        "digest": derived.digest,
-        "findings": [[finding.name, finding.text] for finding in derived.findings],
-        "difference": derived.difference,
-        "worker": _texts(record.environment.worker),
-        "driver": _texts(record.environment.driver),
-    }
-    body = record.model_dump_json(by_alias=True, exclude=_LEFT_OUT)
-    return f'{derived.manifest.hash}{to_json(head).decode()[:-1]},"record":{body}}}'.encode()
+
+    run: dict[str, Any]
+    digest: str | None
+    findings: tuple[Finding, ...]
+    difference: str
+    worker: dict[str, str] | None
+    driver: dict[str, str] | None
+    record: Record
+
+
+def packed(derived: Derived) -> bytes:
+    record, manifest = derived.record, derived.manifest
+    worker, driver = map(_texts, (record.environment.worker, record.environment.driver))
+    run = manifest.run.model_dump(mode="json", by_alias=True, exclude=_IN_RECORD)
+    rest = replace(record, environment=_NO_ENVIRONMENT)
+    made = _Packed(run, derived.digest, derived.findings, derived.difference, worker, driver, rest)
+    return manifest.hash.encode() + msgspec.json.encode(made, enc_hook=_left_out)
+
+
+def _left_out(layout: Layout) -> None:
+    """It is in the manifest."""
+
+
+def _texts(facts: dict[str, Any] | None) -> dict[str, str] | None:
+    return None if facts is None else {name: msgspec.json.encode(value).decode() for name, value in facts.items()}
 
 
 def manifest_of(packed_bytes: bytes) -> str:
@@ -137,68 +76,47 @@ class Unpacking:
 
     def __init__(self) -> None:
         self._values: dict[str, Any] = {}
-        self._models: dict[tuple, BaseModel] = {}
+        self._parts: dict[tuple[str, str], Part] = {}
         self._environments: dict[tuple, Environment] = {}
+        self._layout: Layout | None = None
+        self._decoder = msgspec.json.Decoder(_Packed, dec_hook=lambda kind, nothing: self._layout)
 
     def unpacked(self, packed_bytes: bytes, manifest: Manifest) -> Derived:
-        """``manifest``: one of the hash that ``manifest_of`` tells.
-
-        Raises ValueError, KeyError, TypeError or AttributeError for bytes that are not packed ones. That they are those
-        that were packed is seen by their check (``database.py``), so they are not validated again.
-        """
-        head = from_json(packed_bytes[_HASH_CHARACTERS:], allow_inf_nan=False)
-        body: dict[str, Any] = head["record"]
-        known, counts, memory = body["run"], body["counts"], body["memory"]
-        run = _make_run({name: manifest.layout if name == "layout" else known[name] for name in RunFacts.model_fields})
-        if memory is not None:
-            memory["floor"] = self._shared((manifest.hash, "floor"), memory["floor"], _make_floor)
-            body["memory"] = _make_memory(memory)
-        body["counts"] = self._shared((manifest.hash, "counts"), counts, _make_counts)
-        body["environment"] = self._environment(head["worker"], head["driver"])
-        for part, name in _COMMON_TEXTS:
-            texts = body[part]
-            if texts is not None:
-                texts[name] = sys.intern(texts[name])
-        body["run"] = run
-        return Derived(
-            manifest=self._manifest(manifest, run, head["run"]),
-            record=_make_record(body),
-            digest=head["digest"],
-            findings=tuple(Finding(name=name, text=text) for name, text in head["findings"]),
-            difference=head["difference"],
-        )
-
-    def _manifest(self, manifest: Manifest, run: RunFacts, rest: dict[str, Any]) -> Manifest:
-        """The manifest of this very run; all of its repeats have the other parts in common."""
-        repeat = _make_repeat({"id": run.id, "plan": run.plan, "repeat": run.repeat, **rest})
-        return manifest.model_copy(update={"run": repeat})
+        """``manifest``: one of the hash that ``manifest_of`` tells. Raises ValueError for bytes that are not packed."""
+        self._layout = manifest.layout
+        body = self._decoder.decode(packed_bytes[_HASH_CHARACTERS:])
+        record, run = body.record, body.record.run
+        force_setattr(record, "environment", self._environment(body.worker, body.driver))
+        self._share(manifest.hash, record, "counts")
+        if record.memory is not None:
+            self._share(manifest.hash, record.memory, "floor")
+        for name, text in _COMMON_TEXTS:
+            part = getattr(record, name)
+            if part is not None and getattr(part, text) is not None:
+                force_setattr(part, text, sys.intern(getattr(part, text)))
+        repeat = Run.model_validate({"id": run.id, "plan": run.plan, "repeat": run.repeat, **body.run})
+        # all repeats of a row have the other parts of its manifest in common
+        own = manifest.model_copy(update={"run": repeat})
+        return Derived(own, record, body.digest, body.findings, body.difference)
 
     def _environment(self, worker: dict[str, str] | None, driver: dict[str, str] | None) -> Environment:
         """The same one where all facts are the same."""
         key = tuple(None if texts is None else tuple(texts.items()) for texts in (worker, driver))
         if key not in self._environments:
-            self._environments[key] = _make_environment({"worker": self._facts(worker), "driver": self._facts(driver)})
+            self._environments[key] = Environment(worker=self._facts(worker), driver=self._facts(driver))
         return self._environments[key]
 
     def _facts(self, texts: dict[str, str] | None) -> dict[str, Any] | None:
         if texts is None:
             return None
-        values, facts = self._values, {}
-        for name, text in texts.items():
-            if text not in values:
-                values[text] = from_json(text)
-            facts[name] = values[text]
-        return facts
+        for text in texts.values():
+            if text not in self._values:
+                self._values[text] = msgspec.json.decode(text)
+        return {name: self._values[text] for name, text in texts.items()}
 
-    def _shared(self, key: tuple, body: dict[str, Any] | None, make: Make) -> Any:
-        """The first of its key, where it is equal."""
-        if body is None:
-            return None
-        first = self._models.get(key)
-        if first is None:
-            first = self._models[key] = make(body)
-        return first if vars(first) == body else make(body)
-
-
-def _texts(facts: dict[str, Any] | None) -> dict[str, str] | None:
-    return None if facts is None else {name: to_json(value).decode() for name, value in facts.items()}
+    def _share(self, manifest_hash: str, owner: Part, name: str) -> None:
+        """Take the first of its manifest, where it is equal."""
+        part = getattr(owner, name)
+        first = self._parts.setdefault((manifest_hash, name), part)
+        if first is not part and first == part:
+            force_setattr(owner, name, first)

@@ -5,7 +5,7 @@ from typing import Annotated, Final, Literal
 from pydantic import AfterValidator, Field
 
 from suite.bundle.imported.timers import Tool
-from suite.bundle.parts import MOST_COUNT, MOST_SECONDS, Bytes, Seconds
+from suite.bundle.parts import MOST_COUNT, MOST_SECONDS
 from suite.spec.base import Frozen
 
 IMPORT_SCHEMA: Final = "suite/import/1"
@@ -23,6 +23,8 @@ def _printable(text: str) -> str:
     return text
 
 
+Bytes = Annotated[int, Field(ge=0, le=MOST_COUNT)]
+Seconds = Annotated[float, Field(ge=0, le=MOST_SECONDS)]
 Text = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_printable)]
 Rate = Annotated[float, Field(ge=0, le=MOST_COUNT)]
 Tokens = Annotated[float, Field(gt=0, le=MOST_COUNT)]

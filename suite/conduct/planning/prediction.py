@@ -5,6 +5,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from msgspec.structs import replace
+
 from suite.spec.manifest import Limits, Manifest, Measure
 
 if TYPE_CHECKING:
@@ -75,4 +77,4 @@ def with_prediction(record: "Record", manifest: Manifest) -> "Record":
     from suite.planner.predict_manifest import device_of, predict_manifest
 
     predicted = predict_manifest(manifest, device_of(record))
-    return record if predicted is None else record.model_copy(update={"predicted": predicted})
+    return record if predicted is None else replace(record, predicted=predicted)

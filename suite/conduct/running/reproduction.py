@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from suite.bundle.record import Record
+from suite.bundle.record import Record, plain
 from suite.bundle.verify import examined
 from suite.conduct.planning.plan import Plan
 from suite.conduct.running.display import row_name
@@ -149,7 +150,8 @@ def ratios_again(
     return tuple(found)
 
 
-class RerunOutcome(Frozen):
+@dataclass(frozen=True, kw_only=True)
+class RerunOutcome:
     """A rerun beside what it is compared with. ``reproduction`` is null where there is nothing to compare with;
     ``ratios``: to the rows that took turns with it, where they share enough starts."""
 
@@ -187,7 +189,7 @@ class RerunOutcome(Frozen):
             "differences": [each.model_dump(mode="json") for each in self.differences],
             "compared_with": [record.run.id for record in self.before],
             "with_suspect": self.with_suspect,
-            "records": [record.model_dump(mode="json", by_alias=True) for record in self.after],
+            "records": plain(self.after),
         }
 
 

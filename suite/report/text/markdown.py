@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from suite.bundle.parts import Part as RecordPart
+from suite.bundle.record import plain
 from suite.report.facts.model import ReportModel
 from suite.report.facts.pool import Row
 from suite.report.formatting.escape import fenced, inline
@@ -107,6 +109,8 @@ def _plain(value: Any) -> Any:
         return value.number
     if isinstance(value, Frozen):
         return value.model_dump(mode="json")
+    if isinstance(value, RecordPart):
+        return plain(value)
     if is_dataclass(value):
         return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
     return [_plain(one) for one in value] if isinstance(value, (tuple, list)) else value

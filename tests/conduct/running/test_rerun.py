@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from suite.bundle.derive import derive
 from suite.bundle.record import Iterations
@@ -115,7 +116,7 @@ def test_a_repeat_counts_by_its_events_and_not_where_these_are_damaged_or_do_not
     first, second, third, fourth = (Bundle(tmp_path / f"{manifest.run.id[:-1]}{repeat}") for repeat in (1, 2, 3, 4))
     record = derive(first)
     doubled = Iterations(seconds=tuple(2 * seconds for seconds in record.iterations.seconds))
-    first.write_record(record.model_copy(update={"iterations": doubled}))
+    first.write_record(structs.replace(record, iterations=doubled))
     driver = third.path / "events" / "driver.jsonl"
     driver.write_text(driver.read_text().replace('"time": 17', '"time": 18'))
     (fourth.path / "manifest.json").write_text("{")

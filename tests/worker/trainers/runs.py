@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from msgspec import structs
 
 from suite.backends.base import stack_of
 from suite.backends.registry import find_backend
@@ -108,5 +109,5 @@ def whole_run_of(manifest: Manifest, folder: Path, python: str) -> Run:
     assert run.record.status == "ok", f"{run.record.failure}\n{log}"
     assert verify(run.bundle).status == "equal"
     body = as_read(run.bundle.manifest())
-    assert expected_counts(body["workload"], body["work"]).items() <= run.record.counts.model_dump().items()
+    assert expected_counts(body["workload"], body["work"]).items() <= structs.asdict(run.record.counts).items()
     return run
