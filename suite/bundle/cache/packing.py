@@ -55,7 +55,7 @@ def packed(derived: Derived) -> bytes:
     run = manifest.run.model_dump(mode="json", by_alias=True, exclude=_IN_RECORD)
     rest = replace(record, environment=_NO_ENVIRONMENT)
     made = _Packed(run, derived.digest, derived.findings, derived.difference, worker, driver, rest)
-    return manifest.hash.encode() + msgspec.json.encode(made, enc_hook=_left_out)
+    return manifest.hash.encode() + msgspec.msgpack.encode(made, enc_hook=_left_out)
 
 
 def _left_out(layout: Layout) -> None:
@@ -79,7 +79,7 @@ class Unpacking:
         self._parts: dict[tuple[str, str], Part] = {}
         self._environments: dict[tuple, Environment] = {}
         self._layout: Layout | None = None
-        self._decoder = msgspec.json.Decoder(_Packed, dec_hook=lambda kind, nothing: self._layout)
+        self._decoder = msgspec.msgpack.Decoder(_Packed, dec_hook=lambda kind, nothing: self._layout)
 
     def unpacked(self, packed_bytes: bytes, manifest: Manifest) -> Derived:
         """``manifest``: one of the hash that ``manifest_of`` tells. Raises ValueError for bytes that are not packed."""
