@@ -87,7 +87,7 @@ def _later(model: type[BaseModel]) -> tuple[str, ...]:
 
 
 def is_default(value: BaseModel, name: str) -> bool:
-    return bool(getattr(value, name) == type(value).model_fields[name].default)
+    return bool(getattr(value, name) == type(value).__pydantic_fields__[name].default)
 
 
 def switched_on(info: FieldInfo) -> Any:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import msgspec
 
 from suite.bundle.cache.code import ROOMS, code_key
-from suite.bundle.cache.database import USE_SECONDS, Database, checked, unchecked
+from suite.bundle.cache.database import Database, checked, unchecked
 from suite.bundle.cache.packing import Derived, Unpacking, manifest_of
 from suite.bundle.cache.place import cache_folder
 from suite.bundle.cache.survey import Surveyed
@@ -41,9 +41,9 @@ _BATCH = 500
 MANY = 200
 _CHUNK = 25
 _PUT = (
-    "INSERT INTO runs (parent, name, state, content, used, record, {0}) VALUES (?, ?, ?, ?, ?, ?, ?) "
+    "INSERT INTO runs (parent, name, state, content, record, {0}) VALUES (?, ?, ?, ?, ?, ?) "
     "ON CONFLICT (parent, name) DO UPDATE SET "
-    "state = excluded.state, content = excluded.content, used = excluded.used, record = excluded.record, "
+    "state = excluded.state, content = excluded.content, record = excluded.record, "
     "line = NULL, site = NULL, export = NULL, {0} = excluded.{0}"
 )
 
@@ -121,16 +121,11 @@ class _Table:
                 parent, name = _place(bundle)
                 by_parent.setdefault(parent, {})[name] = bundle
         for parent, inside in by_parent.items():
-            query = f"SELECT name, state, content, used, {self._column} FROM runs WHERE parent = ?"
-            for name, state, content, used, body in self._database.rows(query, parent):
+            query = f"SELECT name, state, content, {self._column} FROM runs WHERE parent = ?"
+            for name, state, content, body in self._database.rows(query, parent):
                 known = inside.get(name)
                 if known is not None and state == self._state(known) and type(content) is bytes:
-                    if type(used) is int and used < self._database.now - USE_SECONDS:
-                        self._change("used", self._database.now, known)
                     yield known, (content, body)
-
-    def _change(self, column: str, value: bytes | int, bundle: Surveyed) -> None:
-        self._database.change(f"UPDATE runs SET {column} = ? WHERE parent = ? AND name = ?", value, *_place(bundle))
 
     def _state(self, bundle: Surveyed) -> bytes:
         return b"" if bundle.signature is None else bundle.signature.value + self._code
@@ -153,7 +148,9 @@ class _Table:
             derived = self._unpacked(unchecked(b"record" + state + content, record))
             if derived is not None:
                 made = self._view.make(derived)
-                self._change(self._column, checked(self._name_of_view(state, content), made), bundle)
+                body = checked(self._name_of_view(state, content), made)
+                change = f"UPDATE runs SET {self._column} = ? WHERE parent = ? AND name = ?"
+                self._database.change(change, body, *_place(bundle))
                 return self._view.read(made)
         return None
 
@@ -197,7 +194,7 @@ class _Table:
         column, view = "line", None
         if self._view is not None:
             column, view = self._column, checked(self._name_of_view(state, read.content), read.view)
-        values = (parent, name, state, read.content, self._database.now, record, view)
+        values = (parent, name, state, read.content, record, view)
         self._database.change(_PUT.format(column), *values)
 
     def _by_content(self, content: bytes) -> Derived | None:
