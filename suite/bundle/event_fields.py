@@ -5,8 +5,9 @@ that are not named here are left aside, so that later versions may write more.
 """
 
 import json
+import re
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_type_hints
 
 import msgspec
 from msgspec import Meta, Struct
@@ -23,7 +24,7 @@ _ROUNDING = 1e-6
 _LEAST_FIGURE = 1e-10
 _FIGURES = frozenset((float, type(None)))
 
-# Of each type its bounds, and words that complete "must be ...".
+# Of each type its bounds, and what it is.
 Text = Annotated[str, Meta(description="text")]
 Texts = Annotated[list[str], Meta(description="a list of texts")]
 Count = Annotated[int, Meta(ge=0, le=MOST_COUNT, description="a whole number from 0")]
@@ -106,7 +107,7 @@ class Launch(Event, tag="launch", kw_only=True, gc=False):
 
     def __post_init__(self) -> None:
         if self.turns is not None and len(set(self.turns.rows)) < len(self.turns.rows):
-            raise ValueError("turns")
+            raise ValueError(f"Expected {_TURNS} - at `$.turns`")
 
 
 class Failed(Event, tag="failure", kw_only=True, gc=False):
@@ -170,11 +171,11 @@ class Iteration(Event, tag="iteration", kw_only=True, gc=False):
 
     def __post_init__(self) -> None:
         if self.source != TRAINER and None in msgspec.structs.astuple(self.counts):
-            raise ValueError("counts")
+            raise ValueError(f"Expected {_COUNTS} - at `$.counts`")
         if self.rollout is not None and not _is_rollout(self.rollout):
-            raise ValueError("rollout")
+            raise ValueError(f"Expected {_ROLLOUT} - at `$.rollout`")
         if self.noise is not None and not _is_noise(self.noise):
-            raise ValueError("noise")
+            raise ValueError(f"Expected {_NOISE} - at `$.noise`")
 
 
 class Turn(Event, tag="turn", kw_only=True, gc=False):
@@ -200,8 +201,6 @@ FIELDS: dict[str, dict[str, type[Event]]] = {
     writer: {str(kind.__struct_config__.tag): kind for kind in kinds}
     for writer, kinds in (("driver", _OF_DRIVER), ("rank", _OF_RANK))
 }
-#: Fields with free content: storable again, or the bundle is damaged.
-FREE = ("facts", "device")
 _HEAD = ("kind", *Event.__struct_fields__)
 
 
@@ -217,29 +216,27 @@ def is_moment(value: Any) -> bool:
 def is_shown(event: dict[str, Any]) -> bool:
     """Whether an event that a rank prints is one that a bundle may hold; only those are shown while it runs."""
     kind = FIELDS["rank"].get(event["kind"])
-    return kind is not None and is_moment(event.get("time")) and wrong_field(event, kind) is None
+    return kind is not None and wrong_field(event, kind) is None
 
 
 def wrong_field(event: dict[str, Any], kind: type[Event]) -> str | None:
-    """What is wrong with the fields of parsed JSON that are its kind's own, in words; null where nothing is."""
-    for name, (type_, is_required) in fields_of(kind).items():
-        if name not in event and is_required:
-            return f"{name} is missing"
-        value = event.get(name)
-        if (value is not None or is_required) and not _fits(value, type_):
-            return f"{name} is {_short(value)}, must be {words_of(type_)}"
+    """What is wrong with parsed JSON as an event of this kind, in words; null where nothing is."""
     try:
-        event_of({**event, "rank": None, "time": 0, "seq": 0}, kind)
-    except msgspec.ValidationError as error:  # what its fields must be of each other
-        name = str(error).partition(" ")[0]
-        return f"{name} is {_short(event[name])}, must be {words_of(fields_of(kind)[name][0])}"
+        msgspec.json.decode(json.dumps(event), type=kind)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        return words_of(error, event)
     return None
 
 
-def event_of(event: dict[str, Any], kind: type[Event]) -> Any:
-    """Of parsed JSON; its other fields are left aside. Raises ``msgspec.MsgspecError``."""
-    known = {name: event[name] for name in (*_HEAD, *fields_of(kind)) if name in event}
-    return msgspec.json.decode(json.dumps(known), type=kind)
+def words_of(error: Exception, event: dict[str, Any]) -> str:
+    """What reading an event found, with the value of the field in which it was."""
+    words, _, place = str(error).partition(" - at ")
+    field = re.search(r"\$\.(\w+)", place)
+    if field is None:
+        return words
+    value = event.get(field[1])
+    text = ascii(value) if not isinstance(value, (dict, list)) or len(value) < 100 else f"a {type(value).__name__}"
+    return f"{field[1]} is {text if len(text) <= 80 else f'{text[:77]}...'}: {words}"
 
 
 @cache
@@ -254,29 +251,6 @@ def fields_of(kind: type[Event]) -> dict[str, tuple[Any, bool]]:
         field.name: (hints[field.name] if field.required else get_args(hints[field.name])[0], field.required)
         for field in own
     }
-
-
-def words_of(type_: Any) -> str:
-    """What completes "must be ..."."""
-    if get_origin(type_) is Annotated:
-        return next(meta.description for meta in get_args(type_)[1:])
-    if get_origin(type_) is Literal:
-        return "one of " + " ".join(sorted(get_args(type_)))
-    parts = [part for part in get_args(type_) if part is not type(None)]
-    return f"{words_of(parts[0])} or null"
-
-
-def _fits(value: Any, type_: Any) -> bool:
-    try:
-        msgspec.json.decode(json.dumps(value), type=type_)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        return False
-    return True
-
-
-def _short(value: Any) -> str:
-    text = ascii(value) if not isinstance(value, (dict, list)) or len(value) < 100 else f"a {type(value).__name__}"
-    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def _is_rollout(known: dict[str, float | None]) -> bool:

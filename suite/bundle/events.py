@@ -1,22 +1,19 @@
-"""The events of a run, read back and checked: each by itself, and in the order in which they were written.
-
-A line is decoded at once where it is as the suite writes it; else what is wrong with it is looked for.
-"""
+"""The events of a run, read back and checked: each by itself, and in the order in which they were written."""
 
 import os
 import re
 import stat
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, Union, cast
+from typing import TYPE_CHECKING, TypeVar, Union, cast
 
 import msgspec
 
 from suite.bundle import event_fields as kinds
-from suite.bundle.event_fields import FIELDS, FREE, Event, event_of, is_moment, kind_of, wrong_field
+from suite.bundle.event_fields import FIELDS, Event, kind_of, words_of
 from suite.bundle.files import DamagedBundle, check_tree, parse_object, text_of
 from suite.spec.foreign import EVENTS_BYTES, LINE_BYTES
 from suite.spec.manifest import Manifest
@@ -45,9 +42,6 @@ _DECODE = {
     writer: msgspec.json.Decoder(Union[tuple(of_writer.values())]).decode  # noqa: UP007
     for writer, of_writer in FIELDS.items()
 }
-_parse, _encode = msgspec.json.Decoder().decode, msgspec.json.Encoder().encode
-#: In a line with one of these, names are harder to count than ``_usual_event`` does.
-_CAREFUL = (b"\\", b"\t", b"\r", b" :")
 
 
 @dataclass(frozen=True)
@@ -198,71 +192,41 @@ def events_in(data: bytes, name: str, rank: int | None, notes: list[str]) -> tup
         raise DamagedBundle(f"{name} line {lines.index(longest) + 1} is longer than {LINE_BYTES} bytes")
     if lines.pop():
         notes.append(f"{name} line {len(lines) + 1} was cut short and left out")
-    decode, careful = _DECODE[_writer(rank)], [mark for mark in _CAREFUL if mark in data]
+    writer = "driver" if rank is None else "rank"
+    decode = _DECODE[writer]
     for seq, line in enumerate(lines):
-        event = _usual_event(line, decode, careful)
-        if event is None or event.seq != seq or event.rank != rank:
-            known = _checked_event(line, rank, seq, f"{name} line {seq + 1}")
-            if isinstance(known, str):
-                unknown.append(known)
-                continue
-            event = known
+        where = f"{name} line {seq + 1}"
+        try:
+            event = decode(line)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            unknown.append(_of_later_kind(line, FIELDS[writer], where, error))
+            continue
+        if event.rank != rank:
+            raise DamagedBundle(f"{where} says rank {event.rank} in the file of {rank_name(rank)}")
+        if event.seq != seq:
+            raise DamagedBundle(f"{where} has seq {event.seq} where {seq} follows")
+        if isinstance(event, kinds.Iteration):
+            check_tree(event.device, f"{where}: device")
+        elif isinstance(event, kinds.Environment):
+            check_tree(event.facts, f"{where}: facts")
         events.append(event)
     if unknown:
         notes.append(unknown[0] if len(unknown) == 1 else f"{unknown[0]}, as were {len(unknown) - 1} more")
     return tuple(events)
 
 
-def _usual_event(line: bytes, decode: Callable[[bytes], Event], careful: Sequence[bytes]) -> Event | None:
-    """Null where something is wrong with it, or to be noted. No object may have a name twice, of which all but the last
-    would be lost.
-
-    Where there are no backslashes, and no spaces before colons, a name is followed by ``":`` at once, and nothing else
-    is: there are as many of these in what was parsed, written again, as were read only if none was lost. Of lines with
-    such characters, which are ``careful``, JSON's own parser tells.
-    """
-    try:
-        event = decode(line)
-        if careful and any(mark in line for mark in careful):
-            parse_object(line.decode(), "")
-        elif _encode(_parse(line)).count(b'":') != line.count(b'":'):
-            return None
-        if isinstance(event, kinds.Iteration):
-            check_tree(event.device, "")
-        elif isinstance(event, kinds.Environment):
-            check_tree(event.facts, "")
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, DamagedBundle):
-        return None
-    return event
-
-
-def _checked_event(line: bytes, rank: int | None, seq: int, where: str) -> Event | str:
-    """A note where its kind is not known. Raises DamagedBundle, which names what is wrong."""
-    event = parse_object(text_of(line, where), where)
-    time: Any = event.get("time")
-    if type(event.get("kind")) is not str:
+def _of_later_kind(line: bytes, known: Collection[str], where: str, error: Exception) -> str:
+    """A note on an event of a kind that is not known. Raises DamagedBundle for what is none: what is wrong, as
+    ``error`` has it."""
+    told = parse_object(text_of(line, where), where)
+    kind = told.get("kind")
+    if type(kind) is not str:
         raise DamagedBundle(f"{where} has no kind")
-    if event.get("rank", -1) != rank or type(event["rank"]) is not type(rank):
-        known = ascii(event.get("rank"))[:40]
-        raise DamagedBundle(f"{where} says rank {known} in the file of {rank_name(rank)}")
-    if type(event.get("seq")) is not int or event["seq"] != seq:
-        raise DamagedBundle(f"{where} has seq {ascii(event.get('seq'))[:40]} where {seq} follows")
-    if not is_moment(time):
-        raise DamagedBundle(f"{where} has time {ascii(time)[:40]}, which is not Unix seconds")
-    kind = FIELDS[_writer(rank)].get(event["kind"])
-    if kind is None:
-        return f"{where}: kind {event['kind'][:40]!r} is not known and was left out"
-    for field in FREE:
-        if type(event.get(field)) is dict:
-            check_tree(event[field], f"{where}: {field}")
-    problem = wrong_field(event, kind)
-    if problem:
-        raise DamagedBundle(f"{where}: {event['kind']} event: {problem}")
-    return event_of(event, kind)
-
-
-def _writer(rank: int | None) -> str:
-    return "driver" if rank is None else "rank"
+    if kind not in known:
+        return f"{where}: kind {kind[:40]!r} is not known and was left out"
+    for field in ("facts", "device"):
+        check_tree(told.get(field), f"{where}: {field}")
+    raise DamagedBundle(f"{where}: {kind} event: {words_of(error, told)}") from error
 
 
 def rank_name(rank: int | None) -> str:

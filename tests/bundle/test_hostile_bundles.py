@@ -56,18 +56,18 @@ def first(events: Events, kind: str) -> dict[str, Any]:
     ("kind", "field", "value", "says"),
     [
         ("iteration", "seconds", -1.0, "seconds is -1.0"),
-        ("iteration", "seconds", 0, "above 0"),
+        ("iteration", "seconds", 0, "seconds is 0"),
         ("iteration", "seconds", 1e300, "seconds is 1e\\+300"),
         ("iteration", "seconds", True, "seconds is True"),
         ("iteration", "counts", {}, "counts"),
         ("iteration", "counts", [], "counts"),
         ("iteration", "stats", {"loss": "high"}, "stats"),
         ("iteration", "device", [], "device"),
-        ("iteration", "details", [], "details is \\[\\], must be an object of seconds"),
+        ("iteration", "details", [], "details is \\[\\]: Expected `object"),
         ("iteration", "details", {"train/forward": -1.0}, "details"),
         ("iteration", "details", {"train/forward": None}, "details"),
         ("iteration", "own_timers", {"gen": "2 s"}, "own_timers"),
-        ("iteration", "own_timers", 2.0, "own_timers is 2.0, must be an object of seconds by timer"),
+        ("iteration", "own_timers", 2.0, "own_timers is 2.0: Expected `object"),
         *(("iteration", "noise", value, "noise is") for value in ([], {"seconds": 1e-300})),
         *(("iteration", "noise", {"cpu_seconds": value}, "noise is") for value in (-1, True, 1e13, {"host": 1})),
         *(("iteration", "noise", {"host": value}, "noise is") for value in ([], {"load": "3"}, {"host": {}})),
@@ -91,7 +91,7 @@ def first(events: Events, kind: str) -> dict[str, Any]:
         ("end", "status", "great", "status is 'great'"),
         ("start", "kind", 7, "no kind"),
         ("start", "rank", 1, "says rank 1"),
-        ("start", "rank", False, "says rank False"),
+        ("start", "rank", False, "rank is False"),
         ("start", "time", -5, "time"),
         ("start", "time", None, "time"),
         ("phase", "seq", 0, "seq 0"),
@@ -107,7 +107,7 @@ def test_a_wrong_value_is_named_with_its_file(path, kind, field, value, says):
 @pytest.mark.parametrize("kind", ["start", "environment", "phase", "memory", "iteration", "end"])
 def test_a_missing_field_is_named(path, kind):
     edit(path, 1, lambda events: first(events, kind).popitem() if kind != "end" else events[-1].pop("iterations"))
-    assert "is missing" in damage_of(path)
+    assert "missing required field" in damage_of(path)
 
 
 @pytest.mark.parametrize(
@@ -188,9 +188,9 @@ def test_phases_longer_than_their_iteration_are_seen(path):
         (b'{"a":' * 100_000 + b"\n", "nested too deeply"),
         (b'{"kind": "start", "time": ' + b"9" * 5000 + b"}\n", "not usable JSON"),
         (b"x" * (1 << 20) + b"xx", "is longer than 1048576 bytes"),
-        (b'{"kind": "start", "rank": 0, "seq": 0, "time": 1e999}\n', "time inf"),
+        (b'{"kind": "start", "rank": 0, "seq": 0, "time": 1e999}\n', "start event: "),
         (b'{"kind": "start", "rank": 0, "rank": 0}\n', "'rank' is given twice"),
-        (b'{"kind": "start", "rank": "\\u001b[2J"}\n', r"says rank '\x1b[2J'"),
+        (b'{"kind": "start", "rank": "\\u001b[2J"}\n', r"rank is '\x1b[2J'"),
     ],
 )
 def test_a_line_that_is_no_event_is_named(path, line, says):

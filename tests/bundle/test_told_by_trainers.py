@@ -58,7 +58,7 @@ def count(name: str, value: object) -> Callable[[Event], object]:
         *(((told, count(name, None)), "counts is") for name in ("samples", "prompt_tokens", "response_tokens")),
         ((count("optimizer_steps", None),), "counts is"),
         ((told, lambda event: event.get("counts", {}).pop("padded_tokens", None)), "counts is"),
-        ((lambda event: event["kind"] == "phase" and event.update(source="guess"),), "must be one of trainer"),
+        ((lambda event: event["kind"] == "phase" and event.update(source="guess"),), "source is 'guess'"),
     ],
     ids=["samples", "prompts", "responses", "a count of the suite's own", "a count that is left out", "the source"],
 )
