@@ -7,7 +7,7 @@ an honest run cannot break it; where a busy machine may be late, it is asked of 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from suite.bundle.event_fields import DriverEnd, Launch, kind_of
 from suite.bundle.events import Events, rank_name
 from suite.bundle.facts import fact_findings, memory_findings
-from suite.bundle.findings import Finding, Within, one_of
+from suite.bundle.findings import Finding, one_of
 from suite.bundle.parts import Noise
 from suite.bundle.record import NO_WORK, Record
 from suite.bundle.sides import period_findings
@@ -24,8 +24,6 @@ from suite.bundle.validity import LOST_SHARE, OTHERS_CPUS
 from suite.spec.manifest import Manifest
 
 _Mask = NDArray[np.bool_]
-#: By how much, what, and the two times that do not fit.
-_Wrong = tuple[float, str, float, float]
 _Seconds = TypeVar("_Seconds", Array, float)
 
 
@@ -97,19 +95,37 @@ def _is_close(manifest: Manifest) -> bool:
     return manifest.backend.kind == "engine" or manifest.layout.asynchronous
 
 
+class Stretches(NamedTuple):
+    """What ranks measured, and what went by between its events: by rank, iteration and what ``names`` name."""
+
+    names: Sequence[str]
+    seconds: Array
+    elapsed: Array
+
+
+def _iterations(times: RankTimes) -> Stretches:
+    return Stretches(("an iteration",), times.seconds[:, :, None], times.elapsed[:, :, None])
+
+
+def _phases(times: RankTimes) -> Stretches:
+    return Stretches([f"{phase} with its wait" for phase in times.phases], times.own + times.wait, times.since)
+
+
 def findings(events: Events, manifest: Manifest, record: Record) -> tuple[Finding, ...]:
-    """Everything that does not fit, the worst first of each kind. ``record``: as derived from these events."""
+    """Everything that does not fit, by its kinds. ``record``: as derived from these events."""
     times, slacks = events.times, _slacks(manifest, record.noise)
     first = sum(rank < manifest.layout.training_ranks for rank in times.ranks)
     # ranks that meet at barriers: all, or each side of a split run
     sides = [side for side in (times.of(slice(first)), times.of(slice(first, None))) if side.ranks]
+    engines = sides if manifest.backend.kind == "engine" else ()
     return (
-        *_event_times(times, manifest, slacks),
-        *_phase_times(times, manifest, slacks),
-        *_phase_sums(times),
-        *_rank_times(sides, manifest, slacks),
-        *(found for side in sides for found in _copied_ranks(side)),
-        *_run_times(events, times),
+        *one_of("event-times", _event_times(times, manifest, slacks)),
+        *one_of("phase-times", _phase_times(times, manifest, slacks) if engines and times.phases else ()),
+        *one_of("phase-sums", _phase_sums(times)),
+        *one_of("rank-times", (text for side in sides for text in _apart(side.ranks, _iterations(side), slacks))),
+        *one_of("rank-waits", (text for side in engines for text in _apart(side.ranks, _phases(side), slacks))),
+        *one_of("copied-rank", (text for side in sides for text in _copied_ranks(side))),
+        *one_of("run-times", _run_times(events, times)),
         *memory_findings(events, manifest, record),
         *one_of("work-counts", [note for note in record.notes if note.startswith(NO_WORK)]),
         *period_findings(events, manifest),
@@ -117,140 +133,107 @@ def findings(events: Events, manifest: Manifest, record: Record) -> tuple[Findin
     )
 
 
-def _event_times(times: RankTimes, manifest: Manifest, slacks: Slacks) -> Iterator[Finding]:
+def _event_times(times: RankTimes, manifest: Manifest, slacks: Slacks) -> Iterator[str]:
     """Iterations against the times of their events: never longer than what went by, and seldom much shorter."""
-    seconds, elapsed = times.seconds, times.elapsed
-    within = np.where(times.by_trainer, _READ_LATE.of(seconds), _WITHIN.of(seconds))
-    too_long = _each(times, seconds - elapsed > within, seconds, elapsed)
-    yield from _worst("event-times", too_long, "{} took {:.6g} s, but {:.6g} s went by between its event and the last")
-    later = elapsed.copy()
+    found = _iterations(times)
+    within = np.where(times.by_trainer[:, :, None], _READ_LATE.of(found.seconds), _WITHIN.of(found.seconds))
+    later = found.elapsed.copy()
     later[:, :1] = np.nan  # of the first, the set-up is in
-    beyond = _mostly_beyond(later, seconds, slacks.between)
-    too_short = _sums(times, beyond, later, seconds)
+    wrong = found.seconds - found.elapsed > within
     if _is_close(manifest):
-        too_short += _each(times, later - seconds > slacks.between_once.of(seconds), seconds, later)
-    yield from _worst("event-times", too_short, "{} took {:.6g} s, but {:.6g} s went by until the event at the end")
+        wrong |= later - found.seconds > slacks.between_once.of(found.seconds)
+    yield from _apart_from_events(times, found, wrong, later, _mostly_beyond(later, found.seconds, slacks.between))
 
 
-def _each(times: RankTimes, wrong: _Mask, claimed: Array, elapsed: Array) -> list[_Wrong]:
-    """Of every iteration of a rank, or phase of one, that is wrong."""
-    found = []
-    for at in map(tuple, np.argwhere(wrong)):
-        phase = "".join(f"{times.phases[place]} of " for place in at[2:])
-        what = f"{phase}iteration {at[1]} of {rank_name(times.ranks[at[0]])}"
-        found.append((abs(claimed[at] - elapsed[at]), what, claimed[at], elapsed[at]))
-    return found
-
-
-def _sums(times: RankTimes, beyond: _Mask, longer: Array, shorter: Array) -> list[_Wrong]:
-    """Of all iterations of every rank, or of a phase in all of them, that is beyond."""
-    found = []
-    for at in map(tuple, np.argwhere(beyond)):
-        rank = rank_name(times.ranks[at[0]])
-        what = f"{times.phases[at[1]]} of {rank}" if at[1:] else f"the iterations of {rank} after the first"
-        here, there = (np.moveaxis(each, 1, -1)[at] for each in (longer, shorter))
-        both = ~np.isnan(here) & ~np.isnan(there)
-        elapsed, claimed = math.fsum(here[both]), math.fsum(there[both])
-        found.append((elapsed - claimed, what, claimed, elapsed))
-    return found
-
-
-def _phase_times(times: RankTimes, manifest: Manifest, slacks: Slacks) -> Iterator[Finding]:
+def _phase_times(times: RankTimes, manifest: Manifest, slacks: Slacks) -> Iterator[str]:
     """Phases of an engine against the times of their events; a trainer's come in pieces."""
-    if manifest.backend.kind != "engine" or not times.own.size:
-        return
-    seconds, since = times.own + times.wait, times.since
-    too_long = _each(times, seconds - since > _WITHIN.of(seconds), seconds, since)
-    yield from _worst("phase-times", too_long, "{} took {:.6g} s with its wait, but {:.6g} s went by until its event")
-    if manifest.layout.balance or manifest.layout.placement == "split":  # samples change hands, or sides wait
-        return
-    later = since.copy()
-    for place, phase in enumerate(times.first[:, 0]):  # the first of all follows the set-up
-        later[place, 0, phase] = np.nan
+    found = _phases(times)
+    later = found.elapsed.copy()
+    for place, phase in enumerate(times.first[:, :1]):  # the first of all follows the set-up
+        later[place, :1, phase] = np.nan
     is_first = (times.first[:, :, None] == np.arange(len(times.phases))).any(axis=1)
-    between, beside = (_mostly_beyond(later, seconds, slack) for slack in (slacks.between, slacks.beside_phase))
-    too_short = _sums(times, np.where(is_first, between, beside), later, seconds)
-    yield from _worst("phase-times", too_short, "{} took {:.6g} s in all, but {:.6g} s went by until its events")
+    between, beside = (_mostly_beyond(later, found.seconds, slack) for slack in (slacks.between, slacks.beside_phase))
+    # samples change hands, or sides wait
+    may_be_late = manifest.layout.balance or manifest.layout.placement == "split"
+    beyond = np.where(is_first, between, beside) & (not may_be_late)
+    wrong = found.seconds - found.elapsed > _WITHIN.of(found.seconds)
+    yield from _apart_from_events(times, found, wrong, later, beyond)
 
 
-def _phase_sums(times: RankTimes) -> Iterator[Finding]:
+def _apart_from_events(times: RankTimes, found: Stretches, wrong: _Mask, later: Array, beyond: _Mask) -> Iterator[str]:
+    """Each stretch that is ``wrong``, and all iterations of a rank where they are ``beyond`` what may be ``later``."""
+    words = "{} took {:.6g} s, and {:.6g} s went by between its events, in {} of {}"
+    for rank, index, name in np.argwhere(wrong):
+        at, who = (rank, index, name), rank_name(times.ranks[rank])
+        yield words.format(found.names[name], found.seconds[at], found.elapsed[at], f"iteration {index}", who)
+    for rank, name in np.argwhere(beyond):
+        known = np.isfinite(later[rank, :, name] - found.seconds[rank, :, name])
+        both = (math.fsum(each[rank, known, name]) for each in (found.seconds, later))
+        yield words.format(found.names[name], *both, f"all {known.sum()} iterations", rank_name(times.ranks[rank]))
+
+
+def _phase_sums(times: RankTimes) -> Iterator[str]:
     """What one clock saw of an iteration's phases, with the waits between them, is no longer than the iteration."""
     totals = np.nansum(times.own + times.wait, axis=2)
-    beyond = _each(times, totals > times.seconds + _SUM.of(times.seconds), totals, times.seconds)
-    words = "the phases of {} took {:.6g} s with their waits, the iteration {:.6g} s"
-    yield from _worst("phase-sums", beyond, words)
+    for at in map(tuple, np.argwhere(totals > times.seconds + _SUM.of(times.seconds))):
+        where = f"iteration {at[1]} of {rank_name(times.ranks[at[0]])}"
+        yield f"the phases of {where} took {totals[at]:.6g} s with their waits, the iteration {times.seconds[at]:.6g} s"
 
 
-def _rank_times(sides: Sequence[RankTimes], manifest: Manifest, slacks: Slacks) -> Iterator[Finding]:
-    """An iteration lasts from barrier to barrier, on every rank the same; an engine's phase does with its wait."""
-    for side in sides:
-        seconds, elapsed = side.seconds[:, :, None], side.elapsed[:, :, None]
-        yield from one_of("rank-times", _apart(side, seconds, elapsed, ("an iteration",), slacks))
-    for side in sides if manifest.backend.kind == "engine" else ():
-        names = [f"{phase} with its wait" for phase in side.phases]
-        yield from one_of("rank-waits", _apart(side, side.own + side.wait, side.since, names, slacks))
-
-
-def _apart(side: RankTimes, seconds: Array, elapsed: Array, names: Sequence[str], slacks: Slacks) -> list[str]:
+def _apart(ranks: Sequence[int], found: Stretches, slacks: Slacks) -> Iterator[str]:
     """What is to be said of two ranks whose times between the same barriers differ: the first against every other.
 
-    ``seconds``, and what ``elapsed`` by events: by rank, iteration and what ``names`` name.
+    An iteration lasts from barrier to barrier, on every rank the same; an engine's phase does with its wait.
     """
-    if len(seconds) < 2 or not seconds.size:
-        return []
-    here, there = seconds[:1], seconds[1:]
+    if len(ranks) < 2 or not found.seconds.size:
+        return
+    here, there = found.seconds[:1], found.seconds[1:]
     shorter, gaps = np.minimum(here, there), np.abs(here - there)
     # A rank that left a barrier late wrote its event as late.
-    unseen = np.maximum(gaps - np.nan_to_num(np.abs(elapsed[:1] - elapsed[1:])), 0.0)
+    unseen = np.maximum(gaps - np.nan_to_num(np.abs(found.elapsed[:1] - found.elapsed[1:])), 0.0)
     once = ((gaps > slacks.late_once.of(shorter)) | (unseen > slacks.together_once.of(shorter))).any(axis=1)
     mostly = _mostly_beyond(here, there, slacks.together, _FEWEST_BARRIERS)
     mostly |= _mostly_beyond(there, here, slacks.together, _FEWEST_BARRIERS)
     mostly |= _mostly_beyond(shorter + unseen, shorter, slacks.together_unseen)
-    texts = []
     for place, name in np.argwhere(once | mostly):
         worst = np.nanargmax(gaps[place, :, name])
-        texts.append(
-            f"{names[name]} took {here[0, worst, name]:.6g} s on rank {side.ranks[0]} and "
-            f"{there[place, worst, name]:.6g} s on rank {side.ranks[place + 1]}, between the same barriers"
+        yield (
+            f"{found.names[name]} took {here[0, worst, name]:.6g} s on rank {ranks[0]} and "
+            f"{there[place, worst, name]:.6g} s on rank {ranks[place + 1]}, between the same barriers"
         )
-    return texts
 
 
-def _copied_ranks(side: RankTimes) -> Iterator[Finding]:
+def _copied_ranks(side: RankTimes) -> Iterator[str]:
     """No two ranks spend the same time in every phase; phases that never vary prove nothing."""
     seen: dict[bytes, int] = {}
-    texts: list[str] = []
     own = np.round(side.own, _COPY_DIGITS)
-    for place, rank in enumerate(side.ranks) if len(side.ranks) > 1 else ():
+    for place, rank in enumerate(side.ranks):
         known = ~np.isnan(own[place])
         varies = (known & (own[place] != own[place, :1])).any()
         if not varies or side.by_trainer[place][~np.isnan(side.seconds[place])].all():
             continue
         first = seen.setdefault(own[place].tobytes(), rank)
         if first != rank:
-            texts.append(f"rank {rank} spent as much time as rank {first} in each of {known.sum()} phases")
-    yield from one_of("copied-rank", texts)
+            yield f"rank {rank} spent as much time as rank {first} in each of {known.sum()} phases"
 
 
-def _run_times(events: Events, times: RankTimes) -> Iterator[Finding]:
+def _run_times(events: Events, times: RankTimes) -> Iterator[str]:
     """Ranks of this machine start and end while their driver waits for them, by one clock."""
     launch, end = events.of_driver(Launch), events.of_driver(DriverEnd)
     if launch is None or end is None or launch.launcher != "local":
         return
     waited, claimed = end.time - launch.time, end.elapsed_seconds
-    texts: list[str] = []
     if claimed - waited > _DRIVER.of(waited):
-        texts.append(f"the driver ran for {waited:.6g} s by its events and for {claimed:.6g} s as it tells")
+        yield f"the driver ran for {waited:.6g} s by its events and for {claimed:.6g} s as it tells"
     for place, (rank, written) in enumerate(events.ranks.items()):
         for event in (*written[:1], *written[-1:]):
             early, late = launch.time - event.time, event.time - end.time
             if max(early, late) > _DRIVER.seconds:
                 when = f"{early:.6g} s before its launch" if early > late else f"{late:.6g} s after the run's end"
-                texts.append(f"the {kind_of(event)} event of {rank_name(rank)} is of {when}")
+                yield f"the {kind_of(event)} event of {rank_name(rank)} is of {when}"
         total = np.nansum(times.seconds[place])
         if total > claimed + _DRIVER.of(claimed):
-            texts.append(f"the iterations of {rank_name(rank)} took {total:.6g} s, the whole run {claimed:.6g} s")
-    yield from one_of("run-times", texts)
+            yield f"the iterations of {rank_name(rank)} took {total:.6g} s, the whole run {claimed:.6g} s"
 
 
 def _mostly_beyond(longer: Array, shorter: Array, slack: Slack, fewest: int = _FEWEST) -> _Mask:
@@ -258,14 +241,6 @@ def _mostly_beyond(longer: Array, shorter: Array, slack: Slack, fewest: int = _F
 
     Of arrays whose second axis is the iteration, which the result is without.
     """
-    if not longer.shape[1]:
-        return np.zeros((*longer.shape[:1], *longer.shape[2:]), np.bool_)
-    beyond = np.sort(longer - shorter - slack.of(shorter), axis=1)  # NaN comes last
-    count = np.isfinite(beyond).sum(axis=1, keepdims=True)
-    at: Array = np.take_along_axis(beyond, count // 4, axis=1)
-    return ((count >= fewest) & (at > 0)).squeeze(axis=1)
-
-
-def _worst(name: Within, found: Sequence[_Wrong], words: str) -> Iterator[Finding]:
-    """One finding for all of a kind: the largest, and how many more."""
-    yield from one_of(name, [words.format(*wrong[1:]) for wrong in sorted(found, key=lambda wrong: -wrong[0])])
+    beyond = longer - shorter - slack.of(shorter)
+    known = np.isfinite(beyond).sum(axis=1)
+    return (known >= fewest) & ((beyond > 0).sum(axis=1) >= known - known // 4)
