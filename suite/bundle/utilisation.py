@@ -2,7 +2,7 @@
 and bandwidth, and what no device of the kind can do."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -10,7 +10,7 @@ import msgspec
 
 from suite.bundle.event_fields import Memory as Report
 from suite.bundle.events import SETUP, Events
-from suite.bundle.facts import facts_of, inner, listed_objects, positive
+from suite.bundle.facts import facts_of, inner
 from suite.bundle.files import DamagedBundle
 from suite.bundle.manifest_file import once_per_manifest
 from suite.bundle.parts import Overlap, Peaks
@@ -26,10 +26,10 @@ from suite.theory.parameters import parameter_count
 from suite.theory.shards import WEIGHT_BYTES
 
 _NAMES = Peaks.__struct_fields__
-#: One for each of these names.
-_Values = tuple[int | None, ...]
-_NOTHING: _Values = (None,) * len(_NAMES)
 _values = attrgetter(*_NAMES)
+#: One for each of these names, -1 for null.
+_Values = tuple[int, ...]
+_NOTHING: _Values = (-1,) * len(_NAMES)
 #: Larger than the last cache of any device in the catalogue, which therefore reads weights anew in every step.
 _BEYOND_CACHE_BYTES = 1 << 30
 #: What a rank of an engine holds in every phase.
@@ -44,8 +44,7 @@ def memory(timeline: Timeline) -> Memory:
     """
     manifest, events, counted = timeline.manifest, timeline.training, frozenset(timeline.counted)
     world = range(manifest.layout.training_ranks)
-    by_phase = [_by_phase(events.of(rank, Report), counted) for rank in world]
-    per_rank = list(map(_largest_of_phases, by_phase))
+    per_rank, by_phase = _largest(events, world, counted)
     peaks = _over_ranks(per_rank, max)
     floor = _floor(manifest, 1 if timeline.rules == 1 else 2)
     allocated = peaks.peak_allocated_bytes
@@ -56,10 +55,7 @@ def memory(timeline: Timeline) -> Memory:
         theoretical_minimum_bytes=floor.bytes,
         efficiency=floor.bytes / reserved if reserved else None,
         efficiency_allocated=floor.bytes / allocated if allocated else None,
-        by_phase={
-            phase: _over_ranks([rank.get(phase, _NOTHING) for rank in by_phase], max)
-            for phase in dict.fromkeys(phase for rank in by_phase for phase in rank)
-        },
+        by_phase={phase: _over_ranks(of_phase, max) for phase, of_phase in by_phase.items()},
         min_over_ranks=_over_ranks(per_rank, min),
         allocation_retries=_retries(events, counted, world),
         floor=floor,
@@ -68,9 +64,7 @@ def memory(timeline: Timeline) -> Memory:
 
 def side_peaks(events: Events, counted: Sequence[int]) -> Peaks:
     """The peaks of these ranks alone in the counted iterations."""
-    indices = frozenset(counted)
-    by_phase = (_by_phase(events.of(rank, Report), indices) for rank in events.ranks)
-    return _over_ranks(list(map(_largest_of_phases, by_phase)), max)
+    return _over_ranks(_largest(events, tuple(events.ranks), frozenset(counted))[0], max)
 
 
 @once_per_manifest
@@ -80,46 +74,38 @@ def _floor(manifest: Manifest, rules: Rules) -> Floor:
     return Floor(bytes=floor.bytes, phase=floor.phase, parts=floor.parts, by_phase=floor.by_phase)
 
 
-def _by_phase(reports: Sequence[Report], counted: frozenset[int]) -> dict[str, _Values]:
-    """Of the set-up and the counted iterations."""
-    known: dict[str, list[_Values]] = {}
-    for report in reports:
-        if report.phase == SETUP or report.iteration in counted:
-            known.setdefault(report.phase, []).append(_values(report))
-    return {phase: _largest(values) for phase, values in known.items()}
-
-
-def _largest_of_phases(by_phase: Mapping[str, _Values]) -> _Values:
-    return _largest([values for phase, values in by_phase.items() if phase != SETUP])
-
-
-def _largest(known: Sequence[_Values]) -> _Values:
-    """Each of those that are known; null where none is."""
-    columns = zip(_NOTHING, *known, strict=True)
-    return tuple(max((value for value in column if value is not None), default=None) for column in columns)
+def _largest(
+    events: Events, ranks: Sequence[int], counted: frozenset[int]
+) -> tuple[list[_Values], dict[str, list[_Values]]]:
+    """The largest that each rank knows, of the counted iterations and by phase, where the set-up is in too."""
+    whole, by_phase = [_NOTHING] * len(ranks), dict[str, list[_Values]]()
+    for place, rank in enumerate(ranks):
+        for report in events.of(rank, Report):
+            if report.phase == SETUP or report.iteration in counted:
+                told = [-1 if value is None else value for value in _values(report)]
+                of_phase = by_phase.setdefault(report.phase, [_NOTHING] * len(ranks))
+                of_phase[place] = tuple(map(max, of_phase[place], told))
+                if report.phase != SETUP:
+                    whole[place] = tuple(map(max, whole[place], told))
+    return whole, by_phase
 
 
 def _over_ranks(per_rank: Sequence[_Values], choose: Callable[[Any], int]) -> Peaks:
     """Each null where a rank does not know it."""
     columns = zip(_NAMES, zip(*per_rank, strict=True), strict=True)
-    return Peaks(**{name: None if None in values else choose(values) for name, values in columns})
+    return Peaks(**{name: None if -1 in values else choose(values) for name, values in columns})
 
 
 def _retries(events: Events, counted: frozenset[int], world: Sequence[int]) -> int | None:
     """Growth of each rank's counter over the counted iterations, summed over ranks; null where one does not count."""
     total, first = 0, min(counted, default=0)
     for rank in world:
-        before, during = 0, None
-        for report in events.of(rank, Report):
-            if report.allocation_retries is None:
-                return None
-            if report.phase == SETUP or report.iteration is None or report.iteration < first:
-                before = report.allocation_retries
-            elif report.iteration in counted:
-                during = report.allocation_retries
-        if during is None:
+        told: list[tuple[Any, Any]] = [(one.iteration, one.allocation_retries) for one in events.of(rank, Report)]
+        during = [count for iteration, count in told if iteration in counted]
+        if not during or any(count is None for _, count in told):
             return None
-        total += max(0, during - before)
+        before = [count for iteration, count in told if iteration is None or iteration < first]
+        total += max(0, during[-1] - (before[-1] if before else 0))
     return total
 
 
@@ -242,13 +228,9 @@ def _device_of(timeline: Timeline) -> tuple[Device | None, tuple[str, ...]]:
 def impossible_figures(
     timeline: Timeline, work: Compute | None, phases: Phases | None, memory: Memory
 ) -> Iterator[str]:
-    """One line for each. Of trainers, which may leave out or move what the suite's engines do and hold, only messages
-    are judged; of split runs, whose phases are waits, no phase."""
-    device, _ = _device_of(timeline)
-    if device is None:
-        return
-    yield from _messages(facts_of(timeline.events, 0).get("network"), device)
-    if timeline.manifest.backend.kind != "engine":
+    """One line for each. No trainers are judged, which may leave out or move what the suite's engines do and hold, and
+    of split runs, whose phases are waits, no phase."""
+    if timeline.manifest.backend.kind != "engine" or _device_of(timeline)[0] is None:
         return
     peak = memory.peak_device_bytes if memory.peak_reserved_bytes is None else memory.peak_reserved_bytes
     least = 0 if memory.floor is None else sum(memory.floor.parts.get(part, 0) for part in _STATES)
@@ -272,18 +254,3 @@ def _too_quick(timeline: Timeline, work: Compute, phases: Phases) -> Iterator[st
     is_read = manifest.size.experts is None and manifest.layout.generation == "hf" and weights > _BEYOND_CACHE_BYTES
     if is_read and work.mbu is not None and work.mbu > 1:
         yield f"decoding read {work.mbu:.3g} times what the device's memory gives in its time"
-
-
-def _messages(network: Any, device: Device) -> Iterator[str]:
-    """In a node a device sends with half of its link, and a switch that adds up saves at most the other half."""
-    link = device.link_bytes_per_second
-    for one in listed_objects(inner(network, "measurements")):
-        rates = [positive(size.get("bus_bytes_per_second")) or 0.0 for size in listed_objects(one.get("sizes"))]
-        if link is None or one.get("scope") != "within_node":
-            continue
-        most = link if one.get("pattern") == "all_reduce" else link / 2
-        if max(rates, default=0.0) > most:
-            yield (
-                f"{max(rates) / 1e9:.3g} GB/s is the bus bandwidth of {ascii(one.get('pattern'))[:40]} within a node, "
-                f"whose links carry {most / 1e9:.3g} at most"
-            )
