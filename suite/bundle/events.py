@@ -143,8 +143,7 @@ def _check_rank(events: tuple[Event, ...], name: str, manifest: Manifest) -> Non
         raise DamagedBundle(f"{name} does not begin with its start event")
     _check_start(events[0], manifest, f"{name} seq {events[0].seq}")
     completed, has_ended = 0, False
-    once: set[object] = set()
-    within: set[object] = set()
+    seen: set[object] = set()
     for event in events:
         kind, phase, iteration = type(event), getattr(event, "phase", None), getattr(event, "iteration", None)
         if has_ended:
@@ -158,13 +157,12 @@ def _check_rank(events: tuple[Event, ...], name: str, manifest: Manifest) -> Non
             raise DamagedBundle(f"{name} seq {event.seq}: {what}")
         if is_beat:
             continue
-        seen = within if is_within else once
-        if (kind, phase) in seen:
+        once = kind, phase, completed if is_within else None
+        if once in seen:
             raise DamagedBundle(f"{name} seq {event.seq}: {kind_of(event)} event is a repetition")
-        seen.add((kind, phase))
+        seen.add(once)
         if kind is kinds.Iteration:
             completed += 1
-            within.clear()
         elif isinstance(event, kinds.RankEnd):
             has_ended, asked = True, manifest.measure.warmup + manifest.iterations
             if event.status == "ok" and not completed == event.iterations == asked:

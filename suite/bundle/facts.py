@@ -89,14 +89,27 @@ def disturbance_notes(events: Events) -> Iterator[str]:
 
 def fact_findings(events: Events, manifest: Manifest, record: Record) -> Iterator[Finding]:
     """One for each kind of contradiction."""
-    yield from one_of("stack", [*not_as_asked(events, manifest), *_threads(events, manifest), *_kind(manifest)])
-    yield from one_of("machine", _processors(events, record))
-    yield from one_of("ceilings", _ceilings(events, manifest))
+    launch, measure, driver = events.of_driver(Launch), manifest.measure, record.environment.driver
+    beside = inner(driver, "host", "cpu", "model") if launch is not None and launch.launcher == "local" else None
+    threads = _others(events, ("threads", "torch"), "the manifest", measure.threads_per_rank)
+    dtype = _DTYPES[measure.precision]
+    yield from one_of("stack", [*not_as_asked(events, manifest), *threads, *_kind(manifest)])
+    yield from one_of("machine", _others(events, ("cpu", "model"), "its driver beside it", beside))
+    yield from one_of("ceilings", _others(events, ("ceilings", "matmul_dtype"), "the run", dtype))
     yield from one_of("reward", _rewards(events, manifest))
     yield from one_of("noise", _without_noise(events, manifest))
     yield from one_of("voided", _voided(events, manifest))
     yield from one_of("energy", _energies(events))
     yield from one_of("lengths", _lengths(manifest))
+
+
+def _others(events: Events, place: tuple[str, ...], whose: str, wanted: Any) -> Iterator[str]:
+    """Ranks of which a fact is another than ``whose``, where both are known."""
+    for rank in events.ranks if wanted is not None else ():
+        found = inner(facts_of(events, rank), *place)
+        if found not in (None, wanted):
+            what = f"{' '.join(place)} of rank {rank} is {ascii(found)[:_SHOWN]}"
+            yield f"{what}, that of {whose} {ascii(wanted)[:_SHOWN]}"
 
 
 def not_as_asked(events: Events, manifest: Manifest) -> Iterator[str]:
@@ -112,14 +125,6 @@ def not_as_asked(events: Events, manifest: Manifest) -> Iterator[str]:
             yield f"the manifest asks for {package} {version}, ranks tell {' and '.join(sorted(found))}"
 
 
-def _threads(events: Events, manifest: Manifest) -> Iterator[str]:
-    asked = manifest.measure.threads_per_rank
-    for rank in events.ranks:
-        found = inner(facts_of(events, rank), "threads", "torch")
-        if found not in (None, asked):
-            yield f"the manifest asks for {asked} threads a rank, rank {rank} had {ascii(found)[:_SHOWN]}"
-
-
 @once_per_manifest
 def _kind(manifest: Manifest) -> tuple[str, ...]:
     """An engine is held to more than a trainer. Of a package that is not installed nothing is known."""
@@ -129,24 +134,6 @@ def _kind(manifest: Manifest) -> tuple[str, ...]:
     except UsageError:
         return ()
     return () if kind == known else (f"the manifest calls {name} of kind {kind}, it is of kind {known}",)
-
-
-def _processors(events: Events, record: Record) -> Iterator[str]:
-    """Of ranks that the driver started on its own machine."""
-    launch, driver = events.of_driver(Launch), inner(record.environment.driver, "host", "cpu", "model")
-    for rank in events.ranks if launch is not None and launch.launcher == "local" else ():
-        own = inner(facts_of(events, rank), "cpu", "model")
-        if isinstance(own, str) and isinstance(driver, str) and own != driver:
-            yield f"rank {rank} ran on {ascii(own)[:_SHOWN]}, its driver beside it on {ascii(driver)[:_SHOWN]}"
-
-
-def _ceilings(events: Events, manifest: Manifest) -> Iterator[str]:
-    """Peaks that a rank measured before the run, in the precision of the run."""
-    wanted = _DTYPES[manifest.measure.precision]
-    for rank in events.ranks:
-        dtype = inner(facts_of(events, rank), "ceilings", "matmul_dtype")
-        if isinstance(dtype, str) and dtype != wanted:
-            yield f"rank {rank} measured its device in {ascii(dtype)[:_SHOWN]}, the run computes in {wanted}"
 
 
 def _rewards(events: Events, manifest: Manifest) -> Iterator[str]:

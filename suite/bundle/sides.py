@@ -196,33 +196,24 @@ def period_findings(events: Events, manifest: Manifest) -> Iterator[Finding]:
     A period is from the end of one publication to that of the next, whose numbers go up by one.
     """
     texts: list[str] = []
-    unpublished: list[str] = []
     late: list[str] = []
-    phase = before = None
-    for event in events.ranks.get(0, ()) if manifest.layout.asynchronous else ():
-        if isinstance(event, Phase):
-            phase = event.phase
-        elif isinstance(event, Iteration):
-            ends = f"iteration {event.iteration} ends with"
-            number = event.asynchronous.publication if event.asynchronous else None
-            if before is not None and number is not None and number != before + 1:
-                texts.append(f"{ends} publication {number}, the one before with {before}: that is no period")
-            if event.iteration == 0 and number == 0:
-                texts.append(f"{ends} no publication: that is no period")
-            if phase != _PUBLICATION:
-                unpublished.append(f"{ends} {phase or 'no phase'}, not with a publication (sync)")
-            late += _worked_too_long(event)
-            phase, before = None, number
-    yield from one_of("periods", texts + unpublished)
+    phases = {event.iteration: event.phase for event in events.of(0, Phase)}  # the last of each
+    before: Period | None = None
+    for event in events.of(0, Iteration) if manifest.layout.asynchronous else ():
+        known, ends = event.asynchronous, f"iteration {event.iteration} ends with"
+        phase = phases.get(event.iteration, "no phase")
+        if phase != _PUBLICATION:
+            texts.append(f"{ends} {phase}, not with a publication (sync)")
+        if known and before and known.publication != before.publication + 1:
+            numbers = f"publication {known.publication}, the one before with {before.publication}"
+            texts.append(f"{ends} {numbers}: that is no period")
+        if known and event.iteration == known.publication == 0:
+            texts.append(f"{ends} no publication: that is no period")
+        for name, role in known.roles.items() if known else ():
+            there = role.ranks * event.seconds
+            if role.busy_seconds > there * (1 + _ROUNDING_SHARE) + role.ranks * _ROUNDING_SECONDS:
+                worked = f"{name} worked for {role.busy_seconds:.6g} s in iteration {event.iteration}"
+                late.append(f"{worked}, in which its {role.ranks} ranks had {there:.6g} s")
+        before = known
+    yield from one_of("periods", texts)
     yield from one_of("role-times", late)
-
-
-def _worked_too_long(event: Iteration) -> Iterator[str]:
-    roles = event.asynchronous.roles if event.asynchronous else {}
-    for name, role in roles.items():
-        there = role.ranks * event.seconds
-        if role.busy_seconds > there * (1 + _ROUNDING_SHARE) + role.ranks * _ROUNDING_SECONDS:
-            yield (
-                f"{name} worked for {role.busy_seconds:.6g} s in iteration {event.iteration}, in which its "
-                f"{role.ranks} ranks had {there:.6g} s"
-            )
