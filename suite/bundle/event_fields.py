@@ -6,8 +6,7 @@ that are not named here are left aside, so that later versions may write more.
 
 import json
 import re
-from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct
@@ -84,10 +83,8 @@ class Together(Struct, gc=False):
     rows: Annotated[list[str], Meta(min_length=1, max_length=1000)]
 
 
-_TURNS = "an object with the start's id, and as rows the run ids of those that take turns, each once"
 _COUNTS = f"an object of whole numbers {' '.join(Work.__struct_fields__)}, or of nulls that a trainer's log leaves"
 _ROLLOUT = "an object of numbers from 0 or nulls, no mean above its maximum, an effective sample size up to 1"
-_PERIOD = "an object of a publication's number, samples by their staleness, and roles with ranks and busy seconds"
 _NOISE = "an object of numbers from 0 or nulls, with one such object as host"
 
 
@@ -103,11 +100,11 @@ class Launch(Event, tag="launch", kw_only=True, gc=False):
     schema: Text
     launcher: Text
     ranks: Count
-    turns: Annotated[Together, Meta(description=_TURNS)] | None = None
+    turns: Together | None = None
 
     def __post_init__(self) -> None:
         if self.turns is not None and len(set(self.turns.rows)) < len(self.turns.rows):
-            raise ValueError(f"Expected {_TURNS} - at `$.turns`")
+            raise ValueError("Expected each row once - at `$.turns`")
 
 
 class Failed(Event, tag="failure", kw_only=True, gc=False):
@@ -163,7 +160,7 @@ class Iteration(Event, tag="iteration", kw_only=True, gc=False):
     skipped_steps: Count | None = None
     rollout: Annotated[dict[str, Number | None], Meta(description=_ROLLOUT)] | None = None
     staleness: Count | None = None
-    asynchronous: Annotated[Period, Meta(description=_PERIOD)] | None = None
+    asynchronous: Period | None = None
     own_timers: Annotated[dict[str, Seconds], Meta(description="an object of seconds by timer")] | None = None
     source: Literal["trainer"] | None = None
     noise: Annotated[dict[str, Figure | dict[str, Figure | None] | None], Meta(description=_NOISE)] | None = None
@@ -201,7 +198,6 @@ FIELDS: dict[str, dict[str, type[Event]]] = {
     writer: {str(kind.__struct_config__.tag): kind for kind in kinds}
     for writer, kinds in (("driver", _OF_DRIVER), ("rank", _OF_RANK))
 }
-_HEAD = ("kind", *Event.__struct_fields__)
 
 
 def kind_of(event: Event) -> str:
@@ -237,20 +233,6 @@ def words_of(error: Exception, event: dict[str, Any]) -> str:
     value = event.get(field[1])
     text = ascii(value) if not isinstance(value, (dict, list)) or len(value) < 100 else f"a {type(value).__name__}"
     return f"{field[1]} is {text if len(text) <= 80 else f'{text[:77]}...'}: {words}"
-
-
-@cache
-def fields_of(kind: type[Event]) -> dict[str, tuple[Any, bool]]:
-    """The fields of a kind that not every event has: the type of each, and whether it must be there.
-
-    What need not be there may be null too; its type is that of what is told.
-    """
-    hints = get_type_hints(kind, include_extras=True)
-    own = [field for field in msgspec.structs.fields(kind) if field.name not in _HEAD]
-    return {
-        field.name: (hints[field.name] if field.required else get_args(hints[field.name])[0], field.required)
-        for field in own
-    }
 
 
 def _is_rollout(known: dict[str, float | None]) -> bool:

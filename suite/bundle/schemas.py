@@ -9,7 +9,7 @@ import msgspec
 from pydantic import BaseModel
 
 from suite.bundle.archive.index import ARCHIVE_SCHEMA, Index
-from suite.bundle.event_fields import FIELDS, TRAINER, Event, Work, fields_of
+from suite.bundle.event_fields import FIELDS, TRAINER, Event, Work
 from suite.bundle.events import EVENTS_SCHEMA
 from suite.bundle.imported.record import IMPORT_SCHEMA, IMPORTED_SCHEMA, Import, ImportedRecord
 from suite.bundle.record import RECORD_SCHEMA, Record
@@ -18,6 +18,8 @@ from suite.spec.layout import Layout
 from suite.spec.manifest import MANIFEST_SCHEMA, Manifest
 
 Schema = dict[str, Any]
+#: What all events have.
+_HEAD = ("kind", *Event.__struct_fields__)
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _MODELS: dict[str, tuple[type[BaseModel | Record], str, str]] = {
     "manifest": (Manifest, MANIFEST_SCHEMA, "manifest.json: everything that is resolved before a run, hashed"),
@@ -63,9 +65,8 @@ def _events_schema() -> Schema:
     """Of one line of ``events/*.jsonl``: what all events have, and each kind, without what figures must be
     of each other."""
     kinds = [(writer, name, kind) for writer, found in FIELDS.items() for name, kind in found.items()]
-    own = [(name, kind, field, type_) for _, name, kind in kinds for field, (type_, _) in fields_of(kind).items()]
-    schemas, parts = msgspec.json.schema_components([type_ for *_, type_ in own], ref_template="#/$defs/{name}")
-    by_field = {(kind, field): schema for (_, kind, field, _), schema in zip(own, schemas, strict=True)}
+    _, parts = msgspec.json.schema_components([kind for *_, kind in kinds], ref_template="#/$defs/{name}")
+    own = {kind: parts.pop(kind.__name__) for kind in dict.fromkeys(kind for *_, kind in kinds)}
     schema = {
         "type": "object",
         "properties": {
@@ -75,22 +76,16 @@ def _events_schema() -> Schema:
             "seq": {"type": "integer", "minimum": 0, "description": "0, 1, 2 ... in each file"},
         },
         "required": ["kind", "rank", "time", "seq"],
-        "allOf": [_when(writer, name, kind, by_field) for writer, name, kind in kinds],
+        "allOf": [_when(writer, name, own[kind]) for writer, name, kind in kinds],
         "$defs": parts,
     }
     return _headed(EVENTS_SCHEMA, "a line of events/*.jsonl: what driver and ranks tell", schema)
 
 
-def _when(writer: str, name: str, kind: type[Event], by_field: dict[tuple[type[Event], str], Schema]) -> Schema:
+def _when(writer: str, name: str, told: Schema) -> Schema:
     rank = {"type": "null" if writer == "driver" else "integer"}
-    fields = fields_of(kind)
-    wanted: Schema = {
-        "properties": {
-            field: by_field[kind, field] if is_required else {"anyOf": [by_field[kind, field], {"type": "null"}]}
-            for field, (_, is_required) in fields.items()
-        },
-        "required": [field for field, (_, is_required) in fields.items() if is_required],
-    }
+    fields = {field: value for field, value in told["properties"].items() if field not in _HEAD}
+    wanted: Schema = {"properties": fields, "required": [field for field in told["required"] if field not in _HEAD]}
     if "counts" in fields:  # only a trainer's own log may leave some untold
         wanted["if"] = {"properties": {"source": {"const": TRAINER}}, "required": ["source"]}
         counts = {count: {"type": "integer"} for count in Work.__struct_fields__}
