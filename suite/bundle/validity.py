@@ -11,7 +11,7 @@ from typing import Any
 
 from suite.bundle.event_fields import TRAINER, Iteration
 from suite.bundle.facts import facts_of, inner
-from suite.bundle.noise import Heard, hear, summarise, total
+from suite.bundle.noise import Heard, hear, summarise
 from suite.bundle.parts import ClockRange, Noise, Validity
 from suite.bundle.record import Compute
 from suite.bundle.timeline import Timeline
@@ -71,7 +71,7 @@ def noise_and_validity(
     is_judged = timeline.rules >= 4
     used = work if is_judged else None
     cannot_be = (*_above_peak(used, ("hfu_causal",)), *(against_device if is_judged else ()))
-    impossible = (*_impossible(timeline, heard), *cannot_be)
+    impossible = (*_impossible(timeline), *cannot_be)
     if impossible:
         return noise, Validity(status="invalid", reasons=impossible)
     doubts = (*_disturbances(heard, noise, timeline, rows_in_turns), *_above_peak(used, ("mfu", "hfu", "mbu")))
@@ -190,38 +190,36 @@ def _above_peak(work: Compute | None, figures: tuple[str, ...]) -> Iterator[str]
             yield f"{name} is {share:.3g}, above the peak of the device: doubt the time or the device's name"
 
 
-def _impossible(timeline: Timeline, heard: Heard) -> Iterator[str]:
+def _impossible(timeline: Timeline) -> Iterator[str]:
     """Work that is no one number, and times that no machine can have: the first of each rank."""
     if timeline.counts_problem:
         yield f"the work is not one number: {timeline.counts_problem}"
-    events, is_judged = timeline.events, timeline.rules >= 4
-    for rank, windows in heard.ranks.items():
+    found: dict[int | None, str] = {}
+    for event in timeline.counted_events():
         # what is around seconds of a trainer's log begins and ends a moment later
-        own = [0.0 if is_judged and event.source == TRAINER else event.seconds for event in events.of(rank, Iteration)]
-        machine = inner(facts_of(events, rank), "cpu", "threads")
-        for index, window in zip(timeline.counted, windows, strict=True):
-            problem = _impossible_window(window, own[index], machine if type(machine) is int else None)
-            if problem:
-                yield f"rank {rank} tells {problem} of iteration {index}"
-                break
+        own = 0.0 if timeline.rules >= 4 and event.source == TRAINER else event.seconds
+        problem = _impossible_window(event.noise or {}, own, facts_of(timeline.events, event.rank or 0))
+        if problem:
+            found.setdefault(event.rank, f"rank {event.rank} tells {problem} of iteration {event.iteration}")
+    yield from found.values()
 
 
-def _impossible_window(window: Mapping[str, Any], iteration_seconds: float, machine: int | None) -> str | None:
-    """``machine``: its CPUs, where they are known."""
+def _impossible_window(window: Mapping[str, Any], iteration_seconds: float, facts: Mapping[str, Any]) -> str | None:
     seconds = window.get("seconds")
     if seconds is None:
         return None
     if seconds < iteration_seconds:
         return f"{seconds:.3g} s around the {iteration_seconds:.3g} s"
-    host = window.get("host") or {}
-    thread = total([window], "thread_cpu_seconds", "cpu_wait_seconds")
-    claims = (
-        ("CPU seconds of its process", total([window], "cpu_seconds"), machine),
+    machine, host = inner(facts, "cpu", "threads"), window.get("host") or {}
+    thread = (window.get("thread_cpu_seconds"), window.get("cpu_wait_seconds"))
+    claims: tuple[tuple[str, tuple, Any], ...] = (
+        ("CPU seconds of its process", (window.get("cpu_seconds"),), machine if type(machine) is int else None),
         ("seconds of one thread on a CPU or waiting for one", thread, 1),
-        ("CPU seconds of its host", total([host], "busy_seconds", "steal_seconds"), host.get("cpus")),
+        ("CPU seconds of its host", (host.get("busy_seconds"), host.get("steal_seconds")), host.get("cpus")),
     )
     for what, claimed, cpus in claims:
-        most = None if cpus is None else seconds * cpus * (1 + _ROUNDING_SHARE) + _ROUNDING_SECONDS
-        if claimed is not None and most is not None and claimed > most:
-            return f"{claimed:.3g} {what} in {seconds:.3g} s"
+        if None in (*claimed, cpus):
+            continue
+        if math.fsum(claimed) > seconds * cpus * (1 + _ROUNDING_SHARE) + _ROUNDING_SECONDS:
+            return f"{math.fsum(claimed):.3g} {what} in {seconds:.3g} s"
     return None
