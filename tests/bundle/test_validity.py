@@ -269,17 +269,6 @@ def test_a_phase_that_is_quicker_than_its_products_at_the_devices_peak_is_invali
     assert judged(tmp_path / "just", monkeypatch, slow(peak_flops={"bf16": 1.01 * peak})) == ""
 
 
-def test_decoding_that_outruns_the_devices_memory_is_invalid_where_no_cache_can_hold_the_weights(tmp_path, monkeypatch):
-    slow_memory = slow(memory_bytes_per_second=1e6)
-    assert judged(tmp_path / "small", monkeypatch, slow_memory) == ""
-    assert "decoding read" in judged(tmp_path, monkeypatch, slow_memory, memory_bytes=64 << 30, size=LARGE)
-
-
-def test_a_peak_below_what_the_layout_holds_is_invalid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "the peak is 0.604 GB" in judged(tmp_path, monkeypatch, size=LARGE)
-    assert judged(tmp_path / "enough", monkeypatch, size=LARGE, memory_bytes=64 << 30) == ""
-
-
 def test_work_that_is_no_one_number_is_invalid(tmp_path: Path) -> None:
     manifest = synthetic_manifest()
     ranks = noisy_ranks(manifest)
