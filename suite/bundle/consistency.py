@@ -68,8 +68,7 @@ class Slacks:
     together: Slack = Slack(0.01, 0.05)
     late_once: Slack = Slack(0.5, 0.2)
     #: What the times of their events do not show of it.
-    together_unseen: Slack = Slack(0.01, 0.05)
-    together_once: Slack = Slack(0.25, 0.2)
+    unseen_once: Slack = Slack(0.25, 0.2)
 
 
 #: Several ranks wait for each other.
@@ -77,7 +76,7 @@ _SEVERAL = Slacks(between=Slack(0.01, 0.05))
 #: Others had CPUs of the run, which is suspect for that and in no ranking: half of its time can still not be missing.
 _OFTEN, _ONCE = Slack(0.01, 0.6), Slack(1.0, 2.0)
 #: A rank is put on its CPU after several others have had their slices, of some milliseconds each.
-_CROWDED = Slacks(_OFTEN, _ONCE, _OFTEN, replace(_OFTEN, seconds=0.02), _ONCE, _OFTEN, _ONCE)
+_CROWDED = Slacks(_OFTEN, _ONCE, _OFTEN, replace(_OFTEN, seconds=0.02), _ONCE, _ONCE)
 
 
 def _slacks(manifest: Manifest, noise: Noise | None) -> Slacks:
@@ -191,10 +190,10 @@ def _apart(ranks: Sequence[int], found: Stretches, slacks: Slacks) -> Iterator[s
     shorter, gaps = np.minimum(here, there), np.abs(here - there)
     # A rank that left a barrier late wrote its event as late.
     unseen = np.maximum(gaps - np.nan_to_num(np.abs(found.elapsed[:1] - found.elapsed[1:])), 0.0)
-    once = ((gaps > slacks.late_once.of(shorter)) | (unseen > slacks.together_once.of(shorter))).any(axis=1)
+    once = ((gaps > slacks.late_once.of(shorter)) | (unseen > slacks.unseen_once.of(shorter))).any(axis=1)
     mostly = _mostly_beyond(here, there, slacks.together, _FEWEST_BARRIERS)
     mostly |= _mostly_beyond(there, here, slacks.together, _FEWEST_BARRIERS)
-    mostly |= _mostly_beyond(shorter + unseen, shorter, slacks.together_unseen)
+    mostly |= _mostly_beyond(shorter + unseen, shorter, slacks.together)
     for place, name in np.argwhere(once | mostly):
         worst = np.nanargmax(gaps[place, :, name])
         yield (

@@ -24,8 +24,6 @@ _LEAST_FIGURE = 1e-10
 _FIGURES = frozenset((float, type(None)))
 
 # Of each type its bounds, and what it is.
-Text = Annotated[str, Meta(description="text")]
-Texts = Annotated[list[str], Meta(description="a list of texts")]
 Count = Annotated[int, Meta(ge=0, le=MOST_COUNT, description="a whole number from 0")]
 Some = Annotated[int, Meta(ge=1, le=MOST_COUNT)]
 Moment = Annotated[float, Meta(ge=0, lt=1e11, description="Unix seconds")]
@@ -34,7 +32,6 @@ IterationSeconds = Annotated[float, Meta(ge=LEAST_SECONDS, le=MOST_SECONDS, desc
 Number = Annotated[float, Meta(gt=-1e30, lt=1e30)]
 Figure = Annotated[float, Meta(ge=0, le=1e12)]
 ExitCode = Annotated[int, Meta(gt=-(1 << 31), lt=1 << 31)]
-Free = Annotated[dict[str, Any], Meta(description="an object")]
 #: How many publications old a sample is, and what an asynchronous trainer's devices do.
 _Age = Annotated[str, Meta(pattern=r"^(0|[1-9][0-9]{0,8})\Z")]
 _RoleName = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_-]{0,39}\Z")]
@@ -97,8 +94,8 @@ class Event(Struct, tag_field="kind", kw_only=True, gc=False, omit_defaults=True
 
 
 class Launch(Event, tag="launch", kw_only=True, gc=False):
-    schema: Text
-    launcher: Text
+    schema: str
+    launcher: str
     ranks: Count
     turns: Together | None = None
 
@@ -109,9 +106,9 @@ class Launch(Event, tag="launch", kw_only=True, gc=False):
 
 class Failed(Event, tag="failure", kw_only=True, gc=False):
     failure: FailureKind
-    phase: Text | None
+    phase: str | None
     iteration: Count | None
-    evidence: Texts
+    evidence: list[str]
 
 
 class DriverEnd(Event, tag="end", kw_only=True, gc=False):
@@ -121,16 +118,16 @@ class DriverEnd(Event, tag="end", kw_only=True, gc=False):
 
 
 class Start(Event, tag="start", kw_only=True, gc=False):
-    schema: Text
+    schema: str
     world_size: Count
-    manifest_hash: Text
-    host: Text
-    suite_version: Text
+    manifest_hash: str
+    host: str
+    suite_version: str
     resident_bytes: Count | None
 
 
 class Environment(Event, tag="environment", kw_only=True, gc=False):
-    facts: Free
+    facts: dict[str, Any]
 
 
 class Phase(Event, tag="phase", kw_only=True, gc=False):
@@ -164,7 +161,7 @@ class Iteration(Event, tag="iteration", kw_only=True, gc=False):
     own_timers: Annotated[dict[str, Seconds], Meta(description="an object of seconds by timer")] | None = None
     source: Literal["trainer"] | None = None
     noise: Annotated[dict[str, Figure | dict[str, Figure | None] | None], Meta(description=_NOISE)] | None = None
-    device: Free | None = None
+    device: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
         if self.source != TRAINER and None in msgspec.structs.astuple(self.counts):
@@ -183,7 +180,7 @@ class Heartbeat(Event, tag="heartbeat", kw_only=True, gc=False):
     iteration: Count | None
     phase: MemoryPhase
     calls: Count
-    doing: Text | None = None
+    doing: str | None = None
 
 
 class RankEnd(Event, tag="end", kw_only=True, gc=False):

@@ -58,36 +58,7 @@ def read_once(bundle: Bundle) -> tuple[Evidence, Bundle]:
 
 def evidence_files(bundle: Bundle) -> list[str]:
     """Paths of the files of evidence, with slashes, by their bytes. Raises as ``digest_of``."""
-    return sorted(_names(os.fspath(bundle.path)), key=os.fsencode)
-
-
-def recorded_evidence(bundle: Bundle, rules: int, known: Evidence | None = None) -> Evidence | None:
-    """What a record names: nothing by older rules, and of more than is hashed. ``known``: the bundle's, where it was
-    hashed already. Raises DamagedBundle as ``digest_of``."""
-    try:
-        return known or read_once(bundle)[0] if rules >= _DERIVATION else None
-    except TooMuchEvidence:
-        return None
-
-
-def digest_of_all(digests: Iterable[str]) -> str:
-    """One digest over several bundles: SHA-256 of theirs, sorted, one a line; of one bundle it is its own."""
-    ordered = sorted(digests)
-    if len(ordered) == 1:
-        return ordered[0]
-    return hashlib.sha256("".join(f"{digest}\n" for digest in ordered).encode()).hexdigest()
-
-
-def checked_digest(text: str) -> str:
-    """A digest as somebody typed it. Raises UsageError for what is none."""
-    if not re.fullmatch("[0-9a-fA-F]{64}", text):
-        raise UsageError(f"a digest is 64 hexadecimal digits, not {text[:80]!r}")
-    return text.lower()
-
-
-def _names(root: str) -> list[str]:
-    """Paths of all files of evidence below ``root``, with slashes, in no order."""
-    found: list[str] = []
+    root, found = os.fspath(bundle.path), list[str]()
     waiting, total = [""], 0
     while waiting:
         prefix = waiting.pop()
@@ -114,7 +85,31 @@ def _names(root: str) -> list[str]:
         if total > MOST_BYTES or len(found) + len(waiting) > MOST_FILES:
             known = f"{len(found)} files of {total} bytes"
             raise TooMuchEvidence(f"the bundle has {known}, more than the {MOST_FILES} of {MOST_BYTES} that are hashed")
-    return found
+    return sorted(found, key=os.fsencode)
+
+
+def recorded_evidence(bundle: Bundle, rules: int, known: Evidence | None = None) -> Evidence | None:
+    """What a record names: nothing by older rules, and of more than is hashed. ``known``: the bundle's, where it was
+    hashed already. Raises DamagedBundle as ``digest_of``."""
+    try:
+        return known or read_once(bundle)[0] if rules >= _DERIVATION else None
+    except TooMuchEvidence:
+        return None
+
+
+def digest_of_all(digests: Iterable[str]) -> str:
+    """One digest over several bundles: SHA-256 of theirs, sorted, one a line; of one bundle it is its own."""
+    ordered = sorted(digests)
+    if len(ordered) == 1:
+        return ordered[0]
+    return hashlib.sha256("".join(f"{digest}\n" for digest in ordered).encode()).hexdigest()
+
+
+def checked_digest(text: str) -> str:
+    """A digest as somebody typed it. Raises UsageError for what is none."""
+    if not re.fullmatch("[0-9a-fA-F]{64}", text):
+        raise UsageError(f"a digest is 64 hexadecimal digits, not {text[:80]!r}")
+    return text.lower()
 
 
 def _hashed(path: str, name: str, most_held: int) -> tuple[str, bytes | None]:
