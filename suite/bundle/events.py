@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar, Union, cast
+from typing import TYPE_CHECKING, Any, TypeVar, Union, cast
 
 import msgspec
 
@@ -60,6 +60,11 @@ class Events:
 
     def of_driver(self, kind: type[_Kind]) -> _Kind | None:
         return next((event for event in self.driver if isinstance(event, kind)), None)
+
+    @cached_property
+    def facts(self) -> dict[int, dict[str, Any]]:
+        """Those of the environment event of each rank that wrote one."""
+        return {rank: event.facts for rank in self.ranks for event in self.of(rank, kinds.Environment)}
 
     @cached_property
     def times(self) -> "RankTimes":

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from suite.backends.registry import find_backend
-from suite.bundle.event_fields import Environment, Iteration, Launch, Memory, Turn
+from suite.bundle.event_fields import Iteration, Launch, Memory, Turn
 from suite.bundle.events import SETUP, Events
 from suite.bundle.files import DamagedBundle
 from suite.bundle.findings import Finding, one_of
@@ -44,9 +44,7 @@ _FLOOR_RATIO = 1.25
 
 def facts_of(events: Events, rank: int) -> dict[str, Any]:
     """The facts of a rank's environment event, empty where it wrote none."""
-    for event in events.of(rank, Environment):
-        return event.facts
-    return {}
+    return events.facts.get(rank, {})
 
 
 def inner(value: Any, *names: str) -> Any:

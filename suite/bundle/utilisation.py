@@ -1,6 +1,7 @@
 """What the run took of its devices: peak memory over ranks and phases against the floor, shares of the peak arithmetic
 and bandwidth, and what no device of the kind can do."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
 from typing import Any
@@ -72,13 +73,15 @@ def _largest(
     """The largest that each rank knows, of the counted iterations and by phase, where the set-up is in too."""
     whole, by_phase = [_NOTHING] * len(ranks), dict[str, list[_Values]]()
     for place, rank in enumerate(ranks):
+        told: dict[str, list[_Values]] = defaultdict(list)
         for report in events.of(rank, Report):
             if report.phase == SETUP or report.iteration in counted:
-                told = [-1 if value is None else value for value in _values(report)]
-                of_phase = by_phase.setdefault(report.phase, [_NOTHING] * len(ranks))
-                of_phase[place] = tuple(map(max, of_phase[place], told))
-                if report.phase != SETUP:
-                    whole[place] = tuple(map(max, whole[place], told))
+                told[report.phase].append(tuple(-1 if value is None else value for value in _values(report)))
+        for phase, values in told.items():
+            of_phase = by_phase.setdefault(phase, [_NOTHING] * len(ranks))
+            of_phase[place] = tuple(map(max, *values, _NOTHING))
+            if phase != SETUP:
+                whole[place] = tuple(map(max, whole[place], of_phase[place]))
     return whole, by_phase
 
 
