@@ -33,7 +33,7 @@ from suite.bundle.archive.index import (
 from suite.bundle.archive.signature import sign
 from suite.bundle.archive.zip_file import MOST_BYTES, MOST_FILES, add_file, open_content
 from suite.bundle.drafts import draft_folder
-from suite.bundle.evidence import digest_of, digest_of_all, evidence_files
+from suite.bundle.evidence import digest_if_any, digest_of_all, evidence_files
 from suite.bundle.files import DamagedBundle, check_tree, parse_object, read_text, sync_folder, writing
 from suite.bundle.imported.store import ImportFolder, find_all, identity, verify_import
 from suite.bundle.store import Bundle
@@ -88,10 +88,10 @@ class _Content:
     def add(self, path: str, run: Bundle, result: Verification) -> None:
         digest, before = result.digest, None
         if self.names is not None:
-            clean = type(run)(self.place / str(len(self.runs)) / run.path.resolve().name)
-            if scrubbing.scrub(run, clean.path, self.names, result.status in ("equal", "inconsistent")):
-                digest, before = digest_of(clean), result.digest
-                run = clean
+            target = self.place / str(len(self.runs)) / run.path.resolve().name
+            run = scrubbing.scrub(run, target, self.names, result.status in ("equal", "inconsistent"))
+            digest = digest_if_any(run)
+            before = result.digest if digest != result.digest else None
         names = [*evidence_files(run), *([] if result.status == "missing record" else [RECORD])]
         self.files.update({f"{RUNS}/{path}/{name}": run.path / name for name in names})
         self.runs.append(
