@@ -194,8 +194,8 @@ def test_a_host_named_like_a_word_of_the_suite_changes_no_other_word() -> None:
 def test_a_host_named_like_a_part_of_a_runs_id_leaves_the_id(tmp_path: Path) -> None:
     path = copied(shipped("deepspeed-3M-n1"), tmp_path / "runs")
     change(path, lambda event: event.update(host="n1") if event["kind"] == "start" else None)
-    done = pack(tmp_path / "runs", tmp_path / "a.suite.zip", Packing())
-    assert done.index.runs[0].path == done.index.runs[0].id == path.name
+    index = pack(tmp_path / "runs", tmp_path / "a.suite.zip", Packing())
+    assert index.runs[0].path == index.runs[0].id == path.name
     assert b'"host":"scrubbed-host-' in contents(tmp_path / "a.suite.zip")[f"runs/{path.name}/events/rank-0.jsonl"]
     assert suite("verify", tmp_path / "a.suite.zip").exit_code == 0
 
