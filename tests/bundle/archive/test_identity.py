@@ -172,7 +172,7 @@ def test_no_committed_bundle_has_identity_in_its_manifest() -> None:
         (f"at {HOME}/me/x/y.py:12", "at scrubbed-path-1:12"),
         ("in /opt/acme/lib/python3/site-packages/torch/a.py", "in scrubbed-path-1/site-packages/torch/a.py"),
         ("Serial Number: ABC-123-X", "Serial Number: scrubbed-serial-1"),
-        ("enx3cecef123456 is up", "enx-scrubbed-address-1 is up"),
+        ("enx3cecef123456 is up", "scrubbed-address-1 is up"),
         ("Bearer abcdefghijklmnop", "Bearer [left out]"),
         ("ip-10-0-0-12.ec2.internal", "scrubbed-host-1"),
     ],
