@@ -7,12 +7,12 @@ a temporary folder; ``shown`` puts the archive's own name in its place, so that 
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from suite.bundle.archive.index import RUNS, PackedRun, shown_name
+from suite.bundle.archive.index import RUNS, shown_name
 from suite.bundle.archive.zip_file import Reader
 from suite.bundle.cache.survey import Surveyed
 from suite.bundle.drafts import draft_folder
@@ -20,26 +20,18 @@ from suite.bundle.files import writing
 from suite.spec.base import UsageError
 from suite.spec.foreign import open_plain
 
-SUFFIX = ".suite.zip"
-_MAGIC = b"PK\x03\x04"
+_SUFFIX = ".zip"
 _NAMED = 3
 
 
 @dataclass(frozen=True)
 class OpenArchive:
-    """An archive that was unpacked. ``reader`` is closed by then; ``root``: where its files are now."""
+    """An archive that was unpacked: ``name`` as the user gave it, ``runs``: where its results folder is now.
+    ``reader`` is closed by then."""
 
+    name: str
+    runs: Path
     reader: Reader
-    root: Path
-
-    @property
-    def name(self) -> str:
-        """As the user gave it."""
-        return self.reader.name
-
-    @property
-    def runs(self) -> Path:
-        return self.root / RUNS
 
 
 #: Archives that this process has unpacked at the moment, by the real paths of their files.
@@ -65,13 +57,13 @@ class Opened:
 
     def archive_of(self, path: Path) -> OpenArchive | None:
         """The archive that a bundle lies in; null for one of a folder."""
-        return next((archive for archive in self.archives if path.is_relative_to(archive.root)), None)
+        return next((archive for archive in self.archives if path.is_relative_to(archive.runs)), None)
 
 
 @contextmanager
 def opened(paths: Iterable[Path]) -> Iterator[Opened]:
-    """Folders as they are, and archives (``FILE.suite.zip``, or ``FILE.suite.zip:RUN`` for one run) unpacked meanwhile;
-    one that is open already is not unpacked again.
+    """Folders as they are, and archives (``FILE.zip``, or ``FILE.zip:RUN`` for one run) unpacked meanwhile; one that is
+    open already is not unpacked again.
 
     Raises UnsafeArchive for an archive that is none or not what was packed, UsageError where there is no such run.
     """
@@ -101,14 +93,10 @@ def bundle_place(shown: str) -> Path:
 
 def _archive_and_run(path: Path) -> tuple[Path, str] | None:
     """The file and the run that a path names; an empty run for all. Null for what is no archive."""
-    if path.is_dir():
-        return None
-    if path.is_file():
-        with open_plain(path, str(path), None, by_user=True) as archive:
-            is_archive = path.name.endswith(SUFFIX) or archive.read(len(_MAGIC)) == _MAGIC
-        return (path, "") if is_archive else None
-    name, mark, run = str(path).partition(f"{SUFFIX}:")
-    file = Path(f"{name}{SUFFIX}")
+    if path.suffix == _SUFFIX and path.is_file():
+        return path, ""
+    name, mark, run = str(path).partition(f"{_SUFFIX}:")
+    file = Path(f"{name}{_SUFFIX}")
     return (file, run.strip("/")) if mark and file.is_file() else None
 
 
@@ -118,16 +106,11 @@ def _place(archive: OpenArchive, run: str) -> Path:
     found = [each for each in index.runs if run in (each.path, each.id)] if run else index.runs
     if len(found) == 1 and (run or index.packed == "bundle"):
         return archive.runs / found[0].path
-    if not run or (not found and any(each.path.startswith(f"{run}/") for each in index.runs)):
-        return archive.runs / run
+    if not run:
+        return archive.runs
+    some = ", ".join(each.path for each in (found or index.runs)[:_NAMED])
     count = f"{len(found)} runs" if found else "no run"
-    raise UsageError(f"{archive.name} has {count} {shown_name(run)}; it has {paths_of(found or index.runs)}")
-
-
-def paths_of(runs: Sequence[PackedRun]) -> str:
-    """A few of them, by which one can be named."""
-    some = ", ".join(run.path for run in runs[:_NAMED])
-    return f"{some} and {len(runs) - _NAMED} more" if len(runs) > _NAMED else some or "none"
+    raise UsageError(f"{archive.name} has {count} {shown_name(run)}; it has {some}")
 
 
 @contextmanager
@@ -136,7 +119,7 @@ def _unpacked(path: Path, real: str) -> Iterator[OpenArchive]:
     with read_archive(path) as reader, tempfile.TemporaryDirectory(prefix="suite-archive-") as place:
         root = Path(os.path.realpath(place))
         unpack_into(reader, root)
-        _open[real] = OpenArchive(reader, root)
+        _open[real] = OpenArchive(reader.name, root / RUNS, reader)
         try:
             yield _open[real]
         finally:
@@ -177,7 +160,7 @@ def unpack_archive(reader: Reader, output: Path) -> None:
 
 def unpacked_name(path: Path) -> Path:
     """The folder that an archive is unpacked into where nobody says."""
-    name = path.name.removesuffix(SUFFIX) if path.name.endswith(SUFFIX) else path.stem
+    name = path.name.removesuffix(_SUFFIX).removesuffix(".suite")
     if name in ("", path.name):
         raise UsageError(f"{path}: name the folder to unpack it into with --output")
     return Path(name)
