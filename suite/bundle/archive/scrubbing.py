@@ -4,7 +4,7 @@ import gzip
 import json
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import IO, Any
@@ -103,13 +103,7 @@ def _kind(key: str, value: str) -> str | None:
 def require_free_of_identity(bundle: Bundle, names: Identities) -> None:
     """Raises UsageError where the manifest, which stays as it is, holds any: its hash binds it."""
     manifest = parse_object(bundle.manifest_text(), MANIFEST)
-    for line in differences(manifest, scrub_json(manifest, names)):
-        where, _, values = line.partition(": stored ")
-        before, _, after = values.partition(", derived ")
-        raise UsageError(
-            f"{bundle.path}: {where} of its manifest tells who or where ({before} would become {after}), and the "
-            "manifest's hash binds it: let that word stay with --keep, or pack with --keep-identity"
-        )
+    _require_same(bundle, "manifest, which its hash binds", differences(manifest, scrub_json(manifest, names)))
 
 
 def scrub(run: Bundle, target: Path, names: Identities, is_sound: bool) -> Bundle:
@@ -146,18 +140,24 @@ def _derive_again(run: Bundle, clean: Bundle, scrubbed: dict[str, Any]) -> None:
     record: Record | ImportedRecord
     if isinstance(clean, ImportFolder):
         record = clean.derived()
-        lines, own = list(differences(scrubbed, json.loads(written(record)))), ("id:", "log.", "notes")
+        lines = list(differences(scrubbed, json.loads(written(record))))
+        _require_same(run, "record", lines, "id:", "log.", "notes")
     else:
         found = examined(clean)
-        record, lines, own = found.record, found.differences or [], ("evidence.",)
-    for line in lines:
-        if not line.startswith(own):
-            raise UsageError(
-                f"{run.path}: scrubbing would change its record ({line[:200]}): a name of a host or user there is also "
-                "another word; let it stay with --keep, or pack with --keep-identity"
-            )
+        record, lines = found.record, found.differences or []
+        _require_same(run, "record", lines, "evidence.")
     if lines:
         (clean.path / RECORD).write_text(written(record), encoding="utf-8")
+
+
+def _require_same(run: Bundle, what: str, lines: Iterable[str], *but: str) -> None:
+    """Raises UsageError for any of the differences of it, but those of fields that begin so."""
+    for line in lines:
+        if not line.startswith(but):
+            raise UsageError(
+                f"{run.path}: scrubbing would change its {what} ({line[:200]}): let that word stay with --keep, or "
+                "pack with --keep-identity"
+            )
 
 
 def _scrubbed_import(folder: ImportFolder, target: Path, names: Identities) -> Import:

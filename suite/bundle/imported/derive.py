@@ -155,8 +155,8 @@ def _logged(counted: Sequence[Step], names: Sequence[str], combine: _Combine = s
     """Of every counted step, as it is logged under one name or made of two; null where a step lacks one."""
     if not names or any(name not in step.values for step in counted for name in names):
         return None
-    first, *second = (_Known([step.values[name] for step in counted], _LOG) for name in names)
-    return _of_both(first, *second, combine) if second else first
+    known = [_Known([step.values[name] for step in counted], _LOG) for name in names]
+    return _of_both(known[0], known[1], combine) if len(known) > 1 else known[0]
 
 
 def _quotient(above: float, below: float) -> float | None:
@@ -196,19 +196,19 @@ def _memory(counted: Sequence[Step], names: Names) -> ImportedMemory:
 
 
 def _notes(read: Log, counted: Sequence[Step], names: Names, overlapping: bool) -> Iterator[str]:
-    yield from read.notes()
+    yield from read.notes
     between = counted[-1].number - counted[0].number + 1 - len(counted)
     if between:
         yield f"{between} steps between the first and the last counted one are not in the log"
     if overlapping:
         yield "the timers of phases add up to more than the steps: they overlap, so that no phase has a share"
-    for name in sorted({name for step in counted for name in step.values if names.phase_of(name) == ASIDE}):
+    timers = sorted({name for step in counted for name in step.values if name.startswith(names.prefix)})
+    for name in timers:
         seconds = math.fsum(step.values.get(name, 0.0) for step in counted)
-        if name.startswith(names.prefix) and seconds > 0:
+        if names.phase_of(name) == ASIDE and seconds > 0:
             yield f"the counted steps hold {seconds:.4g} s of {name}, which is no part of the work"
-    timers = {name for step in counted for name in step.values if name.startswith(names.prefix)}
-    unknown = sorted(name for name in timers if names.phase_of(name) is None)
+    unknown = [ascii(name)[1:-1] for name in timers if names.phase_of(name) is None]
     if unknown:
         more = f" and {len(unknown) - _NAMED} more" if len(unknown) > _NAMED else ""
-        shown = ", ".join(ascii(name)[1:-1] for name in unknown[:_NAMED])
+        shown = ", ".join(unknown[:_NAMED])
         yield f"timers of which nothing is known here, and which are in no phase: {shown}{more}"

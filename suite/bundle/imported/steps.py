@@ -7,14 +7,15 @@ that are asked for are taken from it.
 import math
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import pairwise
 from typing import Any, Literal
 
 from suite.bundle.files import DamagedBundle, parse_object
-from suite.bundle.imported.timers import NAMES, Tool
+from suite.bundle.imported.timers import NAMES, Names, Tool
 from suite.spec.foreign import DOCUMENT_BYTES, LINE_BYTES
 
 #: More than any run has; what is beyond is refused.
@@ -37,59 +38,17 @@ class Step:
     values: dict[str, float] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
 class Log:
-    """Steps as a log tells them, one after the other. ``form``: which of the tool's logs it is."""
+    """``form``: which of the tool's logs it is. ``notes``: what was left out of it, a line each."""
 
-    def __init__(self, tool: Tool, form: Literal["console", "tracker"]) -> None:
-        self._names, self.form = NAMES[tool], form
-        self._values = self._untimed = 0
-        self.current: Step | None = None
-        self.steps: list[Step] = []
-
-    def begin(self, number: int) -> None:
-        """What follows is of this step, and nothing more of the one before."""
-        self.end()
-        self.current = Step(number)
-
-    def add(self, name: str, value: float | None) -> None:
-        """Keep a number of the current step, where it is one and is asked for."""
-        step = self.current
-        if step is None or value is None or not self._names.asks_for(name) or len(name) > _LONGEST_NAME:
-            return
-        if step.values.setdefault(name, value) != value:
-            raise DamagedBundle(f"step {step.number} of the log tells {ascii(name)[:80]} with another value again")
-        self._values += 1
-        if self._values > MOST_VALUES:
-            raise DamagedBundle(f"the log tells more than {MOST_VALUES} numbers")
-
-    def add_seconds(self, seconds: float) -> None:
-        self.add(self._names.whole, seconds)
-
-    def end(self) -> None:
-        """A step without a time is counted, as validations print such lines too."""
-        step, self.current = self.current, None
-        if step is None:
-            return
-        if self._names.whole not in step.values:
-            self._untimed += 1
-            return
-        require_later(step.number, self.steps[-1].number if self.steps else -1)
-        if len(self.steps) >= MOST_STEPS:
-            raise DamagedBundle(f"the log has more than {MOST_STEPS} steps")
-        self.steps.append(step)
-
-    def notes(self) -> list[str]:
-        """What was left out of it."""
-        count = self._untimed
-        are = "tells no time and is" if count == 1 else "tell no time and are"
-        return [f"{count} step{'s' * (count != 1)} of the log {are} left out"] if count else []
+    form: Literal["console", "tracker"]
+    steps: Sequence[Step]
+    notes: Sequence[str]
 
 
-def require_later(number: int, last: int) -> None:
-    if number <= last:
-        raise DamagedBundle(
-            f"the log tells step {number} behind step {last}: two runs in one log? Import each by itself"
-        )
+#: What a log tells, one after the other: the number of a step, and behind it names with their numbers, null for no number.
+_Telling = Iterator[int | tuple[str, float | None]]
 
 
 def read_steps(data: bytes, tool: Tool) -> Log:
@@ -98,18 +57,45 @@ def read_steps(data: bytes, tool: Tool) -> Log:
         raise DamagedBundle(f"the log has {len(data)} bytes, more than the {MOST_LOG_BYTES} that are read")
     if b"\0" in data:
         raise DamagedBundle("the log holds zero bytes, so it is no text: name a console's output, or a tracker's JSON")
-    head = data[:4096].lstrip()
+    names, head = NAMES[tool], data[:4096].lstrip()
     # an object's first name; a configuration that Python printed begins with another quotation mark
-    if head[:1] == b"{" and head[1:].lstrip()[:1] == b'"':
-        log, read = Log(tool, "tracker"), _verl_tracker if tool == "verl" else _scalars
-    else:
-        log, read = Log(tool, "console"), _CONSOLES[tool]
-    read(data, log)
-    log.end()
-    if not log.steps:
-        detail = "".join(f" ({note})" for note in log.notes())
-        raise DamagedBundle(f"the log holds no step of {tool}: nowhere does it tell {NAMES[tool].whole}{detail}")
-    return log
+    is_tracker = head[:1] == b"{" and head[1:].lstrip()[:1] == b'"'
+    tracker = _verl_tracker if tool == "verl" else _scalars
+    every = _taken((tracker if is_tracker else _CONSOLES[tool])(data), names)
+    steps = [step for step in every if names.whole in step.values]
+    for one, other in pairwise(steps):
+        _require_later(other.number, one.number)
+    count = len(every) - len(steps)  # a step without a time is counted, as validations print such lines too
+    are = "tells no time and is" if count == 1 else "tell no time and are"
+    notes = [f"{count} step{'s' * (count != 1)} of the log {are} left out"] if count else []
+    if not steps:
+        detail = "".join(f" ({note})" for note in notes)
+        raise DamagedBundle(f"the log holds no step of {tool}: nowhere does it tell {names.whole}{detail}")
+    return Log("tracker" if is_tracker else "console", steps, notes)
+
+
+def _taken(telling: _Telling, names: Names) -> list[Step]:
+    """The steps with the numbers that are asked for."""
+    steps: list[Step] = []
+    values = 0
+    for told in telling:
+        if isinstance(told, int):
+            steps.append(Step(told))
+        elif steps and told[1] is not None and len(told[0]) <= _LONGEST_NAME and names.asks_for(told[0]):
+            name, value = told
+            if steps[-1].values.setdefault(name, value) != value:
+                raise DamagedBundle(f"step {steps[-1].number} of the log tells {name!a:.80} with another value again")
+            values += 1
+        if len(steps) > MOST_STEPS or values > MOST_VALUES:
+            raise DamagedBundle(f"the log tells more than {MOST_STEPS} steps or {MOST_VALUES} numbers")
+    return steps
+
+
+def _require_later(number: int, last: int) -> None:
+    if number <= last:
+        raise DamagedBundle(
+            f"the log tells step {number} behind step {last}: two runs in one log? Import each by itself"
+        )
 
 
 def _lines(data: bytes) -> Iterator[str]:
@@ -120,7 +106,7 @@ def _lines(data: bytes) -> Iterator[str]:
         yield line.decode(errors="replace")
 
 
-def _verl_console(data: bytes, log: Log) -> None:
+def _verl_console(data: bytes) -> _Telling:
     """``step:N - name:number - ...``, behind whatever Ray puts before a line."""
     for line in _lines(data):
         if "step:" not in line:
@@ -129,13 +115,13 @@ def _verl_console(data: bytes, log: Log) -> None:
         before, found, number = parts[0].rpartition("step:")
         if not found or (before and not before[-1].isspace()) or not _is_count(number):
             continue
-        log.begin(int(number))
+        yield int(number)
         for part in parts[1:]:
             name, _, text = part.rpartition(":")
-            log.add(name.strip(), _number(text))
+            yield name.strip(), _number(text)
 
 
-def _verl_tracker(data: bytes, log: Log) -> None:
+def _verl_tracker(data: bytes) -> _Telling:
     """The file of verl's own tracker: ``{"step": N, "data": {...}}`` a line."""
     for place, line in enumerate(_lines(data), start=1):
         if not line.strip():
@@ -144,75 +130,72 @@ def _verl_tracker(data: bytes, log: Log) -> None:
         number, values = body.get("step"), body.get("data")
         if type(number) is not int or number < 0 or type(values) is not dict:
             raise DamagedBundle(f"line {place} of the log is no step: it needs step, a number, and data, an object")
-        log.begin(number)
-        for name, value in values.items():
-            log.add(name, _json_number(value))
+        yield number
+        yield from ((name, _json_number(value)) for name, value in values.items())
 
 
-def _nemo_console(data: bytes, log: Log) -> None:
+def _nemo_console(data: bytes) -> _Telling:
     """Blocks below ``=== Step N/M ===``, each with a list of timers. Steps count from 1 again in each epoch."""
     printed = blocks = 0
     for line in _lines(data):
         if "===" in line and (found := _HEADING.search(_plain(line))) is not None:
             last, printed = printed, int(found[2]) if found[1] == "Step" else 0
             if found[1] == "Step":
-                require_later(printed, last)
+                _require_later(printed, last)
                 blocks += 1
-                log.begin(blocks)
+                yield blocks
         elif _BULLET in line:
-            log.add(*_bullet(line))
+            yield _bullet(line)
 
 
-def _skyrl_console(data: bytes, log: Log) -> None:
+def _skyrl_console(data: bytes) -> _Telling:
     """A dictionary behind ``Step N:``, a line a name, as Python prints it; two of a step are one."""
-    is_open = False
+    is_open, last = False, ""
     for line in _lines(data):
         text = _plain(line)
         before, _, number = text.rpartition("Step ")
         if text.endswith(":") and _is_count(number[:-1]) and (not before or before[-1].isspace()):
-            if log.current is None or log.current.number != int(number[:-1]):
-                log.begin(int(number[:-1]))
-            is_open = True
+            if number != last:
+                yield int(number[:-1])
+            is_open, last = True, number
         elif is_open:
             name, _, value = text.partition("': ")
-            log.add(name.partition("'")[2], _number(value.rstrip("},").strip("'")))
+            yield name.partition("'")[2], _number(value.rstrip("},").strip("'"))
             is_open = not text.endswith("}")
 
 
-def _areal_console(data: bytes, log: Log) -> None:
+def _areal_console(data: bytes) -> _Telling:
     """Tables of names and numbers behind ``Train step N/M done.``, by whose time stamps alone a step has seconds."""
     ended: datetime | None = None
+    number = -1
     for line in _lines(data):
         if _BAR in line:
             cells = [cell.strip() for cell in line.split(_BAR)]
-            for name, text in zip(cells[1::2], cells[2::2], strict=False):
-                log.add(name, _number(text))
+            yield from zip(cells[1::2], map(_number, cells[2::2]), strict=False)
         elif "Train step " in line and (found := _DONE.search(_plain(line))) is not None:
-            began, ended = ended, None
+            began, ended, last, number = ended, None, number, int(found[2])
             with suppress(ValueError):
                 ended = datetime.strptime(found[1], "%Y%m%d-%H:%M:%S.%f")
-            follows = log.current is not None and int(found[2]) == log.current.number + 1
-            log.begin(int(found[2]))
-            if follows and began is not None and ended is not None:
-                log.add_seconds((ended - began).total_seconds())
+            yield number
+            if number == last + 1 and began is not None and ended is not None:
+                yield NAMES["areal"].whole, (ended - began).total_seconds()
 
 
-def _scalars(data: bytes, log: Log) -> None:
+def _scalars(data: bytes) -> _Telling:
     """TensorBoard's scalars as NeMo-RL's own script writes them out: ``{"name": {"step": number}}``."""
     if len(data) > DOCUMENT_BYTES:
         raise DamagedBundle(f"the log has {len(data)} bytes of JSON, more than the {DOCUMENT_BYTES} that are read")
-    found: dict[int, Step] = {}
+    found: dict[int, list[tuple[str, float | None]]] = {}
     for name, values in parse_object(data.decode(errors="replace"), "the log").items():
         if type(values) is not dict:
-            raise DamagedBundle(f"{ascii(name)[:80]} of the log is no object of numbers by step")
+            raise DamagedBundle(f"{name!a:.80} of the log is no object of numbers by step")
         for text, value in values.items():
             if not _is_count(text):
-                raise DamagedBundle(f"{ascii(name)[:80]} of the log has a step {ascii(text)[:40]}, which is no number")
-            log.current = found.setdefault(int(text), Step(int(text)))
-            log.add(name, _json_number(value))
+                raise DamagedBundle(f"{name!a:.80} of the log has a step {text!a:.40}, which is no number")
+            found.setdefault(int(text), []).append((name, _json_number(value)))
     for number in sorted(found):
-        log.current = found[number]
-        log.end()
+        yield number
+        yield from found[number]
 
 
 _CONSOLES = {"verl": _verl_console, "nemo-rl": _nemo_console, "skyrl": _skyrl_console, "areal": _areal_console}
