@@ -105,7 +105,7 @@ _PUBLIC_HOSTS = _words(
     "nvidia.com nvcr.io docker.io docker.com ghcr.io quay.io kubernetes.io k8s.io deepspeed.ai arxiv.org "
     "readthedocs.io readthedocs.org googleapis.com apache.org gnu.org kernel.org stackoverflow.com openai.com "
     "microsoft.com wikipedia.org json-schema.org cyclonedx.org spdx.org ietf.org openssh.com vllm.ai ray.io "
-    "pydantic.dev numpy.org scipy.org"
+    "pydantic.dev numpy.org scipy.org 127.0.0.1 0.0.0.0 ::1 ::"
 )
 #: Words of the suite and of any log, and accounts that images and clouds come with. They are never replaced where they
 #: merely stand as a word; where they are told as a host's or a user's name they are.
@@ -274,7 +274,7 @@ class Identities:
     def _url(self, match: re.Match[str]) -> str:
         scheme, place, rest = match.groups()
         who = _host_of(place)
-        if _is_public(who) or self._may_stay(match.group()) or _is_address(who, of_every_machine=True):
+        if _is_public(who) or self._may_stay(match.group()):
             return match.group()
         kind = ADDRESS if _is_address(who) else HOST
         end = rest if rest in ("", "/") else "/" + self.named(PATH, rest)
@@ -321,10 +321,10 @@ def _is_public(host: str) -> bool:
     return any(f".{host}".endswith(f".{public}") for public in _PUBLIC_HOSTS)
 
 
-def _is_address(text: str, of_every_machine: bool = False) -> bool:
-    """Whether it is an address, and not the one that every machine has; or, if asked so, whether it is that one."""
+def _is_address(text: str) -> bool:
+    """Whether it is an address, and not one that every machine has."""
     try:
         address = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:
         return False
-    return (address.is_loopback or address.is_unspecified) == of_every_machine
+    return not (address.is_loopback or address.is_unspecified)

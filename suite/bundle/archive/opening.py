@@ -65,7 +65,7 @@ def opened(paths: Iterable[Path]) -> Iterator[Opened]:
     """Folders as they are, and archives (``FILE.zip``, or ``FILE.zip:RUN`` for one run) unpacked meanwhile; one that is
     open already is not unpacked again.
 
-    Raises UnsafeArchive for an archive that is none or not what was packed, UsageError where there is no such run.
+    Raises UsageError for an archive that is none or not what was packed, and where there is no such run.
     """
     folders: list[Path] = []
     archives: dict[str, OpenArchive] = {}
@@ -128,13 +128,13 @@ def _unpacked(path: Path, real: str) -> Iterator[OpenArchive]:
 
 @contextmanager
 def read_archive(path: Path) -> Iterator[Reader]:
-    """An archive whose form, names and index are in order. Raises UnsafeArchive, and UsageError where there is none."""
+    """An archive whose form, names and index are in order. Raises UsageError."""
     with open_plain(path, str(path), None, by_user=True) as file:
         yield Reader(file, str(path))
 
 
 def unpack_into(reader: Reader, root: Path) -> None:
-    """Write its files below ``root``, an empty folder. Raises UnsafeArchive, at a file that is not what was packed."""
+    """Write its files below ``root``, an empty folder. Raises UsageError, at a file that is not what was packed."""
     total = sum(file.bytes for file in reader.index.files)
     free = shutil.disk_usage(root).free
     if total > free:
@@ -148,7 +148,7 @@ def unpack_into(reader: Reader, root: Path) -> None:
 
 
 def unpack_archive(reader: Reader, output: Path) -> None:
-    """Make ``output`` the archive's content, whole or not at all. Raises UnsafeArchive and UsageError."""
+    """Make ``output`` the archive's content, whole or not at all. Raises UsageError."""
     if os.path.lexists(output):
         raise UsageError(f"{output} exists; nothing is overwritten: name another folder with --output")
     with writing(output):

@@ -59,8 +59,8 @@ class Packing:
 
 @dataclass
 class _Content:
-    """Files of an archive by their path in it, and what its index says of runs. ``names``: without them identity
-    stays; ``place``: for what is scrubbed."""
+    """Files of an archive by their path in it, and what its index says of runs. ``names``: null where identity stays;
+    ``place``: for what is scrubbed."""
 
     names: Identities | None
     place: Path
@@ -72,9 +72,7 @@ class _Content:
         return text if self.names is None else self.names.scrub(text)
 
     def scrubbed_path(self, path: str) -> str:
-        """A submission's file is called as its run."""
-        stem, end = (path.removesuffix(".json"), ".json") if f"{SUBMITTED}/" in path else (path, "")
-        return "/".join(map(self.scrubbed, stem.split("/"))) + end
+        return "/".join(map(self.scrubbed, path.split("/")))
 
     def add(self, path: str, run: Bundle, result: Verification) -> None:
         digest, before = result.digest, None
@@ -141,7 +139,8 @@ def _fill(content: _Content, folder: Path, checked: list[tuple[Bundle, Verificat
                 scrubbing.learn_run(run, names)
                 names.learn(below)
         for path, body in documents.items():
-            names.leave(Path(path).stem)
+            names.leave(Path(path).stem)  # a submission is called as its run
+            names.leave(Path(path).name)
             scrubbing.learn_json(body, names)
     for run, result, below, reason in found:
         path = content.scrubbed_path(below)

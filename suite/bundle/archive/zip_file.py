@@ -27,11 +27,11 @@ from suite.bundle.archive.index import (
     SIGNATURE_BYTES,
     Index,
     PackedFile,
-    UnsafeArchive,
     parse_index,
     require_names,
     shown_name,
 )
+from suite.spec.base import UsageError
 from suite.spec.foreign import open_plain
 
 #: More than any results folder has; what is beyond is not read.
@@ -83,7 +83,7 @@ class Reader:
     """An archive that is open: its index, and its files where they fit the index."""
 
     def __init__(self, file: BinaryIO, name: str) -> None:
-        """``name``: what messages call it. Raises UnsafeArchive."""
+        """``name``: what messages call it. Raises UsageError."""
         self._file, self.name = file, name
         with self._refusing():
             self._entries = self._checked_entries()
@@ -98,7 +98,7 @@ class Reader:
             raise self._refused(path, "is not what the index says")
 
     def content(self, packed: PackedFile) -> Iterator[bytes]:
-        """Of a file, a block at a time. Raises UnsafeArchive where it is not what the index says."""
+        """Of a file, a block at a time. Raises UsageError where it is not what the index says."""
         found = hashlib.sha256()
         for data in self._blocks(packed.path):
             found.update(data)
@@ -116,7 +116,7 @@ class Reader:
 
     def _small(self, path: str, most: int) -> bytes:
         if path not in self._entries:
-            raise UnsafeArchive(f"{self.name} has no {INDEX}: it is no archive of suite pack")
+            raise UsageError(f"{self.name} has no {INDEX}: it is no archive of suite pack")
         size = self._entries[path].file_size
         if size > most:
             raise self._refused(path, f"has {size} bytes, more than the {most} that are read")
@@ -139,7 +139,7 @@ class Reader:
             info.header_offset, at, total = at, at + len(head) + length + packed, total + size
             infos.append(info)
             if len(infos) > MOST_FILES or total > MOST_BYTES:
-                raise UnsafeArchive(
+                raise UsageError(
                     f"{self.name} holds more than the {MOST_FILES} files of {MOST_BYTES} bytes that are read"
                 )
             self._file.seek(at)
@@ -152,20 +152,20 @@ class Reader:
             self._file.seek(at)
             end = written.read()
             if self._file.read(len(end) + 1) != end:
-                raise UnsafeArchive(
+                raise UsageError(
                     f"{self.name} is no archive of suite pack, or damaged: it does not end as one with these files"
                 )
         return {info.filename: info for info in infos}
 
-    def _refused(self, path: str, why: str) -> UnsafeArchive:
-        return UnsafeArchive(f"{self.name}: {shown_name(path)} {why}")
+    def _refused(self, path: str, why: str) -> UsageError:
+        return UsageError(f"{self.name}: {shown_name(path)} {why}")
 
     @contextmanager
     def _refusing(self) -> Iterator[None]:
         try:
             yield
-        except UnsafeArchive:
+        except UsageError:
             raise
         except _BROKEN as error:
             why = " ".join(str(error).split())[:120]
-            raise UnsafeArchive(f"{self.name} is no archive of suite pack, or damaged: {why}") from error
+            raise UsageError(f"{self.name} is no archive of suite pack, or damaged: {why}") from error

@@ -47,7 +47,7 @@ class Log:
     notes: Sequence[str]
 
 
-#: What a log tells, one after the other: the number of a step, and behind it names with their numbers, null for no number.
+#: What a log tells, one after the other: the number of a step, and behind it names, each with a number or null.
 _Telling = Iterator[int | tuple[str, float | None]]
 
 
