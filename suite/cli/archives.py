@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from suite.bundle.archive.index import Index, archive_facts, archive_lines, scrubbed_line, written_index
-from suite.bundle.archive.opening import read_archive, unpack_archive, unpacked_name
+from suite.bundle.archive.index import Index, scrubbed_line, written_index
+from suite.bundle.archive.opening import archive_facts, archive_lines, read_archive, unpack_archive, unpacked_name
 from suite.bundle.archive.packing import Packing
 from suite.bundle.archive.packing import pack as packed
 from suite.bundle.archive.signature import check

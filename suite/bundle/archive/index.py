@@ -1,20 +1,16 @@
-"""The index of an archive: what is in it, the digest of each file, what was taken out of it, and what is said of it."""
+"""The index of an archive: what is in it, the digest of each file, and what was taken out of it."""
 
 import re
 import unicodedata
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Literal
 
 from pydantic import Field, ValidationError
 
-from suite.bundle.archive.signature import Signature
 from suite.bundle.files import DamagedBundle, first_line, parse_object, text_of
 from suite.bundle.walk import STUDY
 from suite.spec.base import Frozen, UsageError
 from suite.spec.schema_files import not_read
-
-if TYPE_CHECKING:
-    from suite.bundle.archive.zip_file import Reader
 
 ARCHIVE_SCHEMA: Literal["suite/archive/1"] = "suite/archive/1"
 INDEX, SIGNATURE = "suite-archive.json", "suite-archive.json.sig"
@@ -22,7 +18,6 @@ INDEX, SIGNATURE = "suite-archive.json", "suite-archive.json.sig"
 RUNS, LICENCES, SBOMS = "runs", "licences", "sboms"
 #: The one hidden name that a results folder has: what was handed to a cluster.
 SUBMITTED = ".submitted"
-INDEX_BYTES, SIGNATURE_BYTES = 64 << 20, 64 << 10
 _LONGEST_NAME, _LONGEST_PART, _DEEPEST = 1024, 255, 16
 _SHA256 = r"^[0-9a-f]{64}$"
 
@@ -164,26 +159,3 @@ def scrubbed_line(index: Index) -> str:
         number = f"{found.distinct} " if found.distinct else ""
         kinds.append(f"{number}{kind} in {found.places} place{'s' * (found.places != 1)}")
     return f"identity: scrubbed {', '.join(kinds)}"
-
-
-def archive_lines(archive: "Reader", signature: Signature) -> list[str]:
-    """For `suite verify` and `suite unpack`: what it is, what its packer says was scrubbed, who signed it."""
-    index = archive.index
-    return [
-        f"{archive.name}: {len(index.files)} files as its index says (sha256 {archive.index_sha256}), packed by suite "
-        f"{index.suite_version}",
-        f" {scrubbed_line(index)}",
-        f" signature: {signature.line()}",
-        *(f" left out by the packer: {left.path}: {left.reason}" for left in index.left_out),
-    ]
-
-
-def archive_facts(archive: "Reader", signature: Signature) -> dict[str, Any]:
-    return {
-        "file": archive.name,
-        "index_sha256": archive.index_sha256,
-        "files": len(archive.index.files),
-        "runs": len(archive.index.runs),
-        **archive.index.model_dump(mode="json", by_alias=True, exclude={"files", "runs"}),
-        "signature": signature.model_dump(mode="json"),
-    }

@@ -11,8 +11,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from suite.bundle.archive.index import RUNS, shown_name
+from suite.bundle.archive.index import RUNS, scrubbed_line, shown_name
+from suite.bundle.archive.signature import Signature
 from suite.bundle.archive.zip_file import Reader
 from suite.bundle.cache.survey import Surveyed
 from suite.bundle.drafts import draft_folder
@@ -24,18 +26,8 @@ _SUFFIX = ".zip"
 _NAMED = 3
 
 
-@dataclass(frozen=True)
-class OpenArchive:
-    """An archive that was unpacked: ``name`` as the user gave it, ``runs``: where its results folder is now.
-    ``reader`` is closed by then."""
-
-    name: str
-    runs: Path
-    reader: Reader
-
-
 #: Archives that this process has unpacked at the moment, by the real paths of their files.
-_open: dict[str, OpenArchive] = {}
+_open: dict[str, Reader] = {}
 
 
 @dataclass(frozen=True)
@@ -43,7 +35,7 @@ class Opened:
     """Paths as they can be read. ``folders``: in the order in which they were given, archives unpacked."""
 
     folders: tuple[Path, ...]
-    archives: tuple[OpenArchive, ...] = ()
+    archives: tuple[Reader, ...] = ()
 
     def shown(self, text: str) -> str:
         """With the names of archives where a text has those of temporary folders."""
@@ -55,7 +47,7 @@ class Opened:
         """Whether a bundle is of an archive, so that nobody else can change it."""
         return bool(self.archives) and self.archive_of(Path(bundle.path)) is not None
 
-    def archive_of(self, path: Path) -> OpenArchive | None:
+    def archive_of(self, path: Path) -> Reader | None:
         """The archive that a bundle lies in; null for one of a folder."""
         return next((archive for archive in self.archives if path.is_relative_to(archive.runs)), None)
 
@@ -68,7 +60,7 @@ def opened(paths: Iterable[Path]) -> Iterator[Opened]:
     Raises UsageError for an archive that is none or not what was packed, and where there is no such run.
     """
     folders: list[Path] = []
-    archives: dict[str, OpenArchive] = {}
+    archives: dict[str, Reader] = {}
     with ExitStack() as until_end:
         for path in paths:
             split = _archive_and_run(path)
@@ -100,9 +92,9 @@ def _archive_and_run(path: Path) -> tuple[Path, str] | None:
     return (file, run.strip("/")) if mark and file.is_file() else None
 
 
-def _place(archive: OpenArchive, run: str) -> Path:
+def _place(archive: Reader, run: str) -> Path:
     """Of all runs the results folder; of an archive of one bundle, that bundle."""
-    index = archive.reader.index
+    index = archive.index
     found = [each for each in index.runs if run in (each.path, each.id)] if run else index.runs
     if len(found) == 1 and (run or index.packed == "bundle"):
         return archive.runs / found[0].path
@@ -114,14 +106,14 @@ def _place(archive: OpenArchive, run: str) -> Path:
 
 
 @contextmanager
-def _unpacked(path: Path, real: str) -> Iterator[OpenArchive]:
+def _unpacked(path: Path, real: str) -> Iterator[Reader]:
     """Into a folder that nobody else can read, and that is gone afterwards."""
     with read_archive(path) as reader, tempfile.TemporaryDirectory(prefix="suite-archive-") as place:
         root = Path(os.path.realpath(place))
         unpack_into(reader, root)
-        _open[real] = OpenArchive(reader.name, root / RUNS, reader)
+        reader.runs, _open[real] = root / RUNS, reader
         try:
-            yield _open[real]
+            yield reader
         finally:
             del _open[real]
 
@@ -164,3 +156,26 @@ def unpacked_name(path: Path) -> Path:
     if name in ("", path.name):
         raise UsageError(f"{path}: name the folder to unpack it into with --output")
     return Path(name)
+
+
+def archive_lines(archive: Reader, signature: Signature) -> list[str]:
+    """For `suite verify` and `suite unpack`: what it is, what its packer says was scrubbed, who signed it."""
+    index = archive.index
+    return [
+        f"{archive.name}: {len(index.files)} files as its index says (sha256 {archive.index_sha256}), packed by suite "
+        f"{index.suite_version}",
+        f" {scrubbed_line(index)}",
+        f" signature: {signature.line()}",
+        *(f" left out by the packer: {left.path}: {left.reason}" for left in index.left_out),
+    ]
+
+
+def archive_facts(archive: Reader, signature: Signature) -> dict[str, Any]:
+    return {
+        "file": archive.name,
+        "index_sha256": archive.index_sha256,
+        "files": len(archive.index.files),
+        "runs": len(archive.index.runs),
+        **archive.index.model_dump(mode="json", by_alias=True, exclude={"files", "runs"}),
+        "signature": signature.model_dump(mode="json"),
+    }

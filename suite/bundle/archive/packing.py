@@ -11,16 +11,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from zipfile import ZipFile
 
 from suite.bundle.archive import scrubbing
 from suite.bundle.archive.identity import HOST, USER, Identities
 from suite.bundle.archive.index import (
-    INDEX,
     LICENCES,
     RUNS,
     SBOMS,
-    SIGNATURE,
     SUBMITTED,
     Index,
     LeftOut,
@@ -30,7 +27,7 @@ from suite.bundle.archive.index import (
     written_index,
 )
 from suite.bundle.archive.signature import sign
-from suite.bundle.archive.zip_file import MOST_BYTES, MOST_FILES, add_file, open_content
+from suite.bundle.archive.zip_file import MOST_BYTES, MOST_FILES, open_content, write_archive
 from suite.bundle.drafts import draft_folder
 from suite.bundle.evidence import digest_if_any, digest_of_all, evidence_files
 from suite.bundle.files import check_tree, parse_object, read_text, writing
@@ -104,7 +101,12 @@ def pack(folder: Path, output: Path, how: Packing) -> Index:
         _fill(content, folder, checked, is_bundle)
         content.files.update(enclosed)
         index = _index(content, is_bundle)
-        _write(output, index, content, how.sign)
+        data = written_index(index)
+        signature = None if how.sign is None else sign(data, how.sign)
+        with writing(output), draft_folder(output) as draft:
+            write_archive(draft / "archive", data, signature, content.files)
+            (draft / "archive").replace(output)
+            draft.rmdir()
     return index
 
 
@@ -212,18 +214,3 @@ def _described(path: str, content: Path | bytes) -> PackedFile:
     with open_content(content, path) as file:
         found = hashlib.file_digest(file, "sha256")  # type: ignore[arg-type] # the type of open files lacks readinto
         return PackedFile(path=path, bytes=file.seek(0, os.SEEK_END), sha256=found.hexdigest())
-
-
-def _write(output: Path, index: Index, content: _Content, key: Path | None) -> None:
-    data = written_index(index)
-    signature = None if key is None else sign(data, key)
-    with writing(output), draft_folder(output) as folder:
-        draft = folder / INDEX
-        with ZipFile(draft, "x") as archive:
-            add_file(archive, INDEX, data)
-            if signature is not None:
-                add_file(archive, SIGNATURE, signature)
-            for packed in index.files:
-                add_file(archive, packed.path, content.files[packed.path])
-        draft.replace(output)
-        folder.rmdir()

@@ -22,10 +22,9 @@ from suite.bundle.store import Bundle, written
 from suite.bundle.verify import differences, examined
 from suite.bundle.walk import MANIFEST, RECORD
 from suite.spec.base import UsageError
-from suite.spec.foreign import LINE_BYTES
 
-#: As much of one line of a log as is kept in memory.
-_LONGEST_LINE = 16 << 20
+#: As much of one line of a log, or of a document, as is kept in memory.
+_LONGEST = 16 << 20
 _MOST_FILE_BYTES = 1900 << 20
 #: Names of fields whose text is nothing but a name of that kind.
 _KINDS = {
@@ -162,10 +161,9 @@ def _require_same(run: Bundle, what: str, lines: Iterable[str], *but: str) -> No
 
 def _scrubbed_import(folder: ImportFolder, target: Path, names: Identities) -> Import:
     asked, log = folder.asked(), log_facts(read_bytes(target / LOG, LOG, MOST_LOG_BYTES))
-    if log.sha256 == asked.log.sha256:
-        log = asked.log
-    else:
-        log = log.model_copy(update={"sha256_before": asked.log.sha256_before or asked.log.sha256})
+    before = asked.log.sha256_before or asked.log.sha256
+    if before != log.sha256:
+        log = log.model_copy(update={"sha256_before": before})
     told = scrub_json(asked.told.model_dump(mode="json"), names)
     try:
         return Import.model_validate({**asked.model_dump(by_alias=True), "told": told, "log": log})
@@ -195,21 +193,18 @@ def _written(value: Any, name: str) -> bytes:
 
 def _contents(path: Path, name: str) -> Iterator[tuple[dict[str, Any] | None, bytes]]:
     """The parts of a file as they are, each with the object of JSON that it is; null for any other text."""
-    if name.endswith(".json"):
-        raw = read_bytes(path, name, LINE_BYTES * 16)
-        yield _parsed(raw, name), raw
-        return
-    in_lines, left = name.endswith(".jsonl"), _MOST_FILE_BYTES
+    is_json, left = name.endswith((".json", ".jsonl")), _MOST_FILE_BYTES
     try:
         # of a file that is packed, such as a trace of a profile, what is in it
         with open_plain(path, name, _MOST_FILE_BYTES) as plain, _packing(plain, name, "rb") as file:
-            while line := file.readline(_LONGEST_LINE):
-                left -= len(line)
+            read = file.read if name.endswith(".json") else file.readline
+            while part := read(_LONGEST):
+                left -= len(part)
                 if left < 0:
                     raise DamagedBundle(f"{name} holds more than {_MOST_FILE_BYTES} bytes, which are not scrubbed")
-                if len(line) == _LONGEST_LINE and not line.endswith(b"\n"):
-                    raise DamagedBundle(f"{name} has a line of more than {_LONGEST_LINE} bytes, which is not scrubbed")
-                yield _parsed(line, name) if in_lines else None, line
+                if len(part) == _LONGEST and not part.endswith(b"\n"):
+                    raise DamagedBundle(f"{name} has more than {_LONGEST} bytes in one piece, which is not scrubbed")
+                yield _parsed(part, name) if is_json else None, part
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise DamagedBundle(f"{name} cannot be unpacked, and so not be scrubbed: {error}") from error
 

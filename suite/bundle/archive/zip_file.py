@@ -15,27 +15,18 @@ import tempfile
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from suite.bundle.archive.index import (
-    INDEX,
-    INDEX_BYTES,
-    SIGNATURE,
-    SIGNATURE_BYTES,
-    Index,
-    PackedFile,
-    parse_index,
-    require_names,
-    shown_name,
-)
+from suite.bundle.archive.index import INDEX, RUNS, SIGNATURE, PackedFile, parse_index, require_names, shown_name
 from suite.spec.base import UsageError
 from suite.spec.foreign import open_plain
 
 #: More than any results folder has; what is beyond is not read.
 MOST_FILES, MOST_BYTES, MOST_FILE_BYTES = 200_000, 16 << 30, 1900 << 20
+_INDEX_BYTES, _SIGNATURE_BYTES = 64 << 20, 64 << 10
 #: Of a long entry, bytes for each that is packed: text of a run has 5 to 50, a bomb 1,000.
 MOST_RATIO, _LONG_BYTES = 200, 1 << 20
 _BLOCK_BYTES = 1 << 18
@@ -46,9 +37,19 @@ _HEAD = struct.Struct("<4s5H3L2H")
 _BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, OSError)
 
 
-def add_file(archive: zipfile.ZipFile, name: str, content: bytes | Path) -> None:
+def write_archive(path: Path, index: bytes, signature: bytes | None, files: Mapping[str, bytes | Path]) -> None:
+    """A new file: the index, its signature, and the files in the order of their names. Raises as ``open_content``."""
+    with zipfile.ZipFile(path, "x") as archive:
+        _add(archive, INDEX, index)
+        if signature is not None:
+            _add(archive, SIGNATURE, signature)
+        for name in sorted(files, key=str.encode):
+            _add(archive, name, files[name])
+
+
+def _add(archive: zipfile.ZipFile, name: str, content: bytes | Path) -> None:
     """Bytes, or a regular file as it is now, with the same time and permissions as any. What packs so well that a
-    reader would take it for a bomb is stored. Raises as ``open_content``."""
+    reader would take it for a bomb is stored."""
     info = _entry(name)
     with open_content(content, name) as source:
         info.file_size = source.seek(0, os.SEEK_END)
@@ -83,13 +84,15 @@ class Reader:
     """An archive that is open: its index, and its files where they fit the index."""
 
     def __init__(self, file: BinaryIO, name: str) -> None:
-        """``name``: what messages call it. Raises UsageError."""
+        """``name``: as the user gave it. Raises UsageError."""
         self._file, self.name = file, name
+        #: Where its results folder is, from when it is unpacked on.
+        self.runs = Path(RUNS)
         with self._refusing():
             self._entries = self._checked_entries()
-            self.index_bytes = self._small(INDEX, INDEX_BYTES)
-            self.signature = self._small(SIGNATURE, SIGNATURE_BYTES) if SIGNATURE in self._entries else None
-        self.index: Index = parse_index(self.index_bytes, name)
+            self.index_bytes = self._small(INDEX, _INDEX_BYTES)
+            self.signature = self._small(SIGNATURE, _SIGNATURE_BYTES) if SIGNATURE in self._entries else None
+        self.index = parse_index(self.index_bytes, name)
         self.index_sha256 = hashlib.sha256(self.index_bytes).hexdigest()
         listed = Counter((packed.path, packed.bytes) for packed in self.index.files)
         found = {(path, info.file_size) for path, info in self._entries.items()}
