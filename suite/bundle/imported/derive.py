@@ -9,18 +9,8 @@ from operator import add, mul, sub
 from pydantic import ValidationError
 
 from suite.bundle.files import DamagedBundle, first_line
-from suite.bundle.imported.record import (
-    TOLD,
-    Import,
-    ImportedCounts,
-    ImportedMemory,
-    ImportedPhase,
-    ImportedRecord,
-    ImportedThroughput,
-    Source,
-    Steps,
-    Told,
-)
+from suite.bundle.imported import record
+from suite.bundle.imported.record import TOLD, Import, ImportedRecord, Source
 from suite.bundle.imported.steps import Log, Step, read_steps
 from suite.bundle.imported.timers import ASIDE, NAMES, Names
 from suite.bundle.parts import MOST_COUNT, MOST_SECONDS
@@ -62,7 +52,7 @@ def derive(identity: str, asked: Import, data: bytes) -> ImportedRecord:
             form=read.form,
             told=asked.told,
             log=asked.log,
-            steps=Steps(
+            steps=record.Steps(
                 found=len(read.steps),
                 warmup=asked.warmup,
                 counted=len(counted),
@@ -73,7 +63,7 @@ def derive(identity: str, asked: Import, data: bytes) -> ImportedRecord:
             seconds=tuple(seconds),
             phases=phases,
             counts=counts,
-            throughput=ImportedThroughput(
+            throughput=record.ImportedThroughput(
                 samples_per_second=_rate(work["samples"], elapsed),
                 tokens_per_second=tokens,
                 tokens_per_second_per_device=None if tokens is None else tokens / asked.told.devices,
@@ -96,7 +86,7 @@ def _rate(work: _Known | None, seconds: float) -> float | None:
     return None if work is None else math.fsum(work.values) / seconds
 
 
-def _phases(counted: Sequence[Step], names: Names, elapsed: float) -> tuple[dict[str, ImportedPhase], bool]:
+def _phases(counted: Sequence[Step], names: Names, elapsed: float) -> tuple[dict[str, record.ImportedPhase], bool]:
     """By name in the order of an iteration, and whether the timers overlap, so that there are no shares."""
     totals: dict[str, float] = defaultdict(float)
     steps: Counter[str] = Counter()
@@ -112,7 +102,7 @@ def _phases(counted: Sequence[Step], names: Names, elapsed: float) -> tuple[dict
     known = math.fsum(totals.values())
     overlapping = known > elapsed * (1 + _SLACK_SHARE) + _SLACK_SECONDS * len(counted)
     found = {
-        phase: ImportedPhase(
+        phase: record.ImportedPhase(
             seconds=totals[phase] / steps[phase],
             share=None if overlapping or steps[phase] < len(counted) else min(1.0, totals[phase] / elapsed),
         )
@@ -121,11 +111,13 @@ def _phases(counted: Sequence[Step], names: Names, elapsed: float) -> tuple[dict
     }
     if found and not overlapping:
         rest = max(0.0, elapsed - known)
-        found[REMAINDER.name] = ImportedPhase(seconds=rest / len(counted), share=rest / elapsed)
+        found[REMAINDER.name] = record.ImportedPhase(seconds=rest / len(counted), share=rest / elapsed)
     return found, overlapping
 
 
-def _counts(counted: Sequence[Step], names: Names, given: Told) -> tuple[ImportedCounts, dict[str, _Known | None]]:
+def _counts(
+    counted: Sequence[Step], names: Names, given: record.Told
+) -> tuple[record.ImportedCounts, dict[str, _Known | None]]:
     """Means, and each step's; what the log tells goes before what was told, which must not contradict it."""
     count = len(counted)
     prompt = _either(_logged(counted, (names.prompt_mean,)), given.prompt_tokens, count, "--prompt-tokens")
@@ -148,7 +140,7 @@ def _counts(counted: Sequence[Step], names: Names, given: Told) -> tuple[Importe
         if mean is not None and not 0 < mean <= MOST_COUNT:
             raise DamagedBundle(f"the log tells {mean:g} {name.replace('_', ' ')} a step")
     sources = {name: each.source for name, each in work.items() if each is not None}
-    return ImportedCounts(**means, sources=sources), work
+    return record.ImportedCounts(**means, sources=sources), work
 
 
 def _logged(counted: Sequence[Step], names: Sequence[str], combine: _Combine = sub) -> _Known | None:
@@ -186,13 +178,13 @@ def _of_both(one: _Known | None, other: _Known | None, operation: _Combine) -> _
     return _Known(made, source) if len(made) == len(one.values) else None
 
 
-def _memory(counted: Sequence[Step], names: Names) -> ImportedMemory:
+def _memory(counted: Sequence[Step], names: Names) -> record.ImportedMemory:
     told = [(names.peak_of(name), value) for step in counted for name, value in step.values.items()]
     peaks = {
         field: max((value for peak, value in told if peak == field), default=0.0)
-        for field in ImportedMemory.model_fields
+        for field in record.ImportedMemory.model_fields
     }
-    return ImportedMemory(**{field: round(peak * _GIB) if peak > 0 else None for field, peak in peaks.items()})
+    return record.ImportedMemory(**{field: round(peak * _GIB) if peak > 0 else None for field, peak in peaks.items()})
 
 
 def _notes(read: Log, counted: Sequence[Step], names: Names, overlapping: bool) -> Iterator[str]:

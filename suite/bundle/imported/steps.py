@@ -79,10 +79,10 @@ def _taken(telling: _Telling, names: Names) -> list[Step]:
     steps: list[Step] = []
     values = 0
     for told in telling:
+        name, value = ("", None) if isinstance(told, int) else told
         if isinstance(told, int):
             steps.append(Step(told))
-        elif steps and told[1] is not None and len(told[0]) <= _LONGEST_NAME and names.asks_for(told[0]):
-            name, value = told
+        elif steps and value is not None and len(name) <= _LONGEST_NAME and names.asks_for(name):
             if steps[-1].values.setdefault(name, value) != value:
                 raise DamagedBundle(f"step {steps[-1].number} of the log tells {name!a:.80} with another value again")
             values += 1
