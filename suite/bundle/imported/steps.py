@@ -79,15 +79,16 @@ def _taken(telling: _Telling, names: Names) -> list[Step]:
     steps: list[Step] = []
     values = 0
     for told in telling:
-        name, value = ("", None) if isinstance(told, int) else told
+        if len(steps) > MOST_STEPS or values > MOST_VALUES:
+            raise DamagedBundle(f"the log tells more than {MOST_STEPS} steps or {MOST_VALUES} numbers")
         if isinstance(told, int):
             steps.append(Step(told))
-        elif steps and value is not None and len(name) <= _LONGEST_NAME and names.asks_for(name):
+            continue
+        name, value = told
+        if steps and value is not None and len(name) <= _LONGEST_NAME and names.asks_for(name):
             if steps[-1].values.setdefault(name, value) != value:
                 raise DamagedBundle(f"step {steps[-1].number} of the log tells {name!a:.80} with another value again")
             values += 1
-        if len(steps) > MOST_STEPS or values > MOST_VALUES:
-            raise DamagedBundle(f"the log tells more than {MOST_STEPS} steps or {MOST_VALUES} numbers")
     return steps
 
 
