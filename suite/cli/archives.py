@@ -1,14 +1,15 @@
 """`suite pack` and `suite unpack`: a results folder as one file that can be handed on, and back."""
 
+import hashlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from suite.bundle.archive.index import archive_facts, archive_lines, scrubbed_line
-from suite.bundle.archive.opening import read_archive, unpack_archive, unpacked_name
-from suite.bundle.archive.packing import Packed, Packing
+from suite.bundle.archive.index import Index, scrubbed_line, written_index
+from suite.bundle.archive.opening import archive_facts, archive_lines, read_archive, unpack_archive, unpacked_name
+from suite.bundle.archive.packing import Packing
 from suite.bundle.archive.packing import pack as packed
 from suite.bundle.archive.signature import check
 from suite.cli.command import argument, command, flag, option, require_place
@@ -58,13 +59,13 @@ def pack(
     how = Packing(keep_identity, keep or (), scrub or (), licence or (), sbom or (), sign)
     with written_to(output, ".suite.zip") as path:
         require_place("--output", path)
-        done = packed(folder, path, how)
+        index, size = packed(folder, path, how), path.stat().st_size
     if output == STANDARD_OUTPUT:
         return
-    index = done.index.model_dump(mode="json", by_alias=True, exclude={"files"})
-    facts = {"bytes": done.bytes, "files": len(done.index.files), "signed": done.is_signed, **index}
-    facts = {"archive": str(output), "index_sha256": done.index_sha256, **facts}
-    answer(facts, map(printable, _told(done, output)))
+    facts = {"archive": str(output), "index_sha256": hashlib.sha256(written_index(index)).hexdigest(), "bytes": size}
+    facts |= {"files": len(index.files), "signed": sign is not None}
+    told = _told(index, output, facts)
+    answer({**facts, **index.model_dump(mode="json", by_alias=True, exclude={"files"})}, map(printable, told))
 
 
 def indented(line: str) -> str:
@@ -72,9 +73,8 @@ def indented(line: str) -> str:
     return f"{'    ' * line.startswith(' ')}{printable(line)}"
 
 
-def _told(done: Packed, output: Path) -> Iterator[str]:
-    index = done.index
-    yield f"wrote {output}: {len(index.runs)} run{'s' * (len(index.runs) != 1)}, {done.bytes:,} bytes"
+def _told(index: Index, output: Path, facts: dict[str, Any]) -> Iterator[str]:
+    yield f"wrote {output}: {len(index.runs)} run{'s' * (len(index.runs) != 1)}, {facts['bytes']:,} bytes"
     yield scrubbed_line(index)
     if index.sboms:
         yield f"lists of what images hold: {', '.join(index.sboms)}"
@@ -84,7 +84,8 @@ def _told(done: Packed, output: Path) -> Iterator[str]:
     if other:
         yield f"{len(other)} of the runs did not verify before they were packed; suite verify {output} tells of each"
     yield f"digest: {index.digest}" if index.digest else "digest: none, because a bundle has none"
-    yield f"index: sha256 {done.index_sha256}, {'signed' if done.is_signed else 'not signed (--sign KEY signs it)'}"
+    signed = "signed" if facts["signed"] else "not signed (--sign KEY signs it)"
+    yield f"index: sha256 {facts['index_sha256']}, {signed}"
 
 
 @command("print what was unpacked as JSON")

@@ -5,8 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from suite.bundle.archive.index import archive_facts, archive_lines
-from suite.bundle.archive.opening import Opened, opened
+from suite.bundle.archive.opening import Opened, archive_facts, archive_lines, opened
 from suite.bundle.archive.signature import Signature, check
 from suite.bundle.evidence import checked_digest, digest_of_all
 from suite.bundle.imported.record import MARK
@@ -49,8 +48,8 @@ def verify(
     with opened(bundles) as places:
         if allowed_signers is not None and not places.archives:
             raise UsageError("--allowed-signers is for files of suite pack; a folder has no signature")
-        readers = {each.name: each.reader for each in places.archives}
-        signatures = {name: check(one.index_bytes, one.signature, allowed_signers) for name, one in readers.items()}
+        archives = places.archives
+        signatures = {each.name: check(each.index_bytes, each.signature, allowed_signers) for each in archives}
         found, imports = find_all(places.folders)
         if not found and not imports:
             raise UsageError(f"no bundle in {', '.join(str(path) for path in bundles)}")
@@ -62,8 +61,8 @@ def verify(
         studies = verify_studies(places.folders)
         both = [*checked, *studies]
         told: list[str] = []
-        for name, reader in readers.items():
-            told += archive_lines(reader, signatures[name])
+        for archive in archives:
+            told += archive_lines(archive, signatures[archive.name])
         told += [*_details(both), _summary(checked, "bundle", "bundles")]
         told += [_summary(studies, "study", "studies")] if studies else []
         facts = [_facts(bundle, result, places, signatures) for bundle, result in both] if is_json() else ()
@@ -89,8 +88,8 @@ def _facts(bundle: Run, result: Verification, places: Opened, signatures: dict[s
         return facts
     for finding in facts["findings"]:
         finding["text"] = places.shown(finding["text"])
-    about = archive_facts(archive.reader, signatures[archive.name])
-    own = next((run for run in archive.reader.index.runs if archive.runs / run.path == bundle.path), None)
+    about = archive_facts(archive, signatures[archive.name])
+    own = next((run for run in archive.index.runs if archive.runs / run.path == bundle.path), None)
     return {**facts, "digest_before": own.digest_before if own else None, "archive": about}
 
 

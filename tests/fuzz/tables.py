@@ -5,6 +5,7 @@ import csv
 import io
 from random import Random
 
+from suite.bundle.files import DamagedBundle
 from suite.bundle.imported.derive import derive
 from suite.bundle.imported.record import Import, Told
 from suite.bundle.imported.store import identity, log_facts
@@ -13,7 +14,6 @@ from suite.claims.check import check_claims
 from suite.claims.table import parse_table
 from suite.cli.claims import claim_lines
 from suite.cli.output import without_collector
-from suite.spec.base import UsageError
 from tests.bundle.imported.made import PRINTED, nemo_console, nemo_tracker, verl_console, verl_tracker
 from tests.fuzz import mutate
 
@@ -72,7 +72,7 @@ def read_import(data: bytes) -> None:
         asked = Import(suite_version="0", tool=tool, warmup=1, told=_TOLD, log=log_facts(data))
         try:
             record = derive(identity(asked), asked, data)
-        except UsageError as error:
+        except DamagedBundle as error:
             errors.append(error)
         else:
             record.model_dump_json(by_alias=True)

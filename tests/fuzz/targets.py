@@ -50,6 +50,6 @@ TARGETS = {
         Target("archive", make_copied, read_copied, (Unreadable,)),
         Target("packed", make_packed, read_packed),
         Target("identity", make_identity, read_identity),
-        Target("import", line_document(*tables.LOGS), tables.read_import),
+        Target("import", line_document(*tables.LOGS), tables.read_import, (DamagedBundle,)),
     )
 }

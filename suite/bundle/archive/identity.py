@@ -10,9 +10,12 @@ import ipaddress
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import get_args
 
 from suite.bundle.archive.index import Scrubbed
-from suite.bundle.archive.words import COMMON, PUBLIC_HOSTS
+from suite.launch.outcome import FailureKind
+from suite.spec.phases import TIMED_NAMES
 from suite.spec.redaction import LEFT_OUT, without_secrets
 
 HOST, USER, PATH, ADDRESS, CONTAINER, SERIAL = "host", "user", "path", "address", "container", "serial"
@@ -21,11 +24,12 @@ SECRET, WORD = "secret", "word"
 _ANY = re.compile(r"scrubbed-[a-z]{4,9}-[0-9]{1,9}")
 #: Texts that were looked at, kept while they are short: most facts and events say the same again and again.
 _MOST_KEPT, _LONGEST_KEPT = 1 << 16, 200
-#: As much of a text as is looked at together.
+#: Pieces of a long text that are looked at each for itself, ended where no name goes on, and longer single words.
 _LONGEST_PART = 1 << 15
+_PART = re.compile(rf'.{{1,{_LONGEST_PART}}}(?=[ ",;\n\t]|\Z)|.[^ ",;\n\t]*', re.DOTALL)
 
 _URL = re.compile(r"\b([A-Za-z][A-Za-z0-9+.-]{1,20}://)([^\s/?#\"'<>|\\,;)\]}]{1,300})([^\s\"'<>|,;)\]}]{0,2000})")
-_MAIL = re.compile(r"(?<![\w.+@-])([\w.+-]{1,64}+)@(?!sha256:)([A-Za-z][\w.-]{0,252}+)")
+_MAIL = re.compile(r"(?<![\w.+@-])[\w.+-]{1,64}+@(?!sha256:)[A-Za-z][\w.-]{0,252}+")
 _UUID = re.compile(
     r"(?<![0-9A-Za-z])(?:GPU-|MIG-GPU-|MIG-)?[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}"
     r"(?![0-9A-Za-z])"
@@ -43,7 +47,7 @@ _MAC = re.compile(
     r"(?<![0-9A-Za-z:-])[0-9A-Fa-f]{2}(?:(?::[0-9A-Fa-f]{2}){5,19}|(?:-[0-9A-Fa-f]{2}){5})(?![0-9A-Za-z:])"
 )
 _GUID = re.compile(r"(?<![0-9A-Za-z:])(?:[0-9A-Fa-f]{4}:){3}[0-9A-Fa-f]{4}(?![0-9A-Za-z:])|\b0x[0-9a-fA-F]{16}\b")
-_INTERFACE = re.compile(r"\benx([0-9a-f]{12})\b")
+_INTERFACE = re.compile(r"\benx[0-9a-f]{12}\b")
 _IPV6 = re.compile(
     r"(?<![0-9A-Za-z:.])(?=[0-9A-Fa-f]{0,4}:)[0-9A-Fa-f:]{2,39}+(?:[0-9.]{7,15})?(?:%\w{1,15})?(?![0-9A-Za-z:])"
 )
@@ -57,12 +61,10 @@ _NCCL_HOST = re.compile(r"(?m)^(?:\[[^\]\n]{0,80}\][: ]{0,2})?([A-Za-z0-9][\w.-]
 _HOST_PORT = re.compile(r"(?<![\w.:/@-])([A-Za-z][\w.-]{1,252}+):[0-9]{4,5}(?![\w:.])")
 _SOURCE = re.compile(r"(?i)\.(?:py|pyx|c|cc|cpp|cxx|cu|cuh|h|hpp|rs|go|js|ts|so|txt|json|yaml|yml|log|md|cfg)$")
 _FQDN = re.compile(
-    r"(?<![\w.@/-])(?:[A-Za-z0-9][A-Za-z0-9-]{0,62}\.){1,8}"
-    r"(?:com|org|net|edu|gov|mil|int|local|localdomain|lan|internal|intranet|corp|intra|cluster|cloud|svc|hpc)(?![\w-])(?!\.\w)"
-)
-_NATIONAL = re.compile(
-    r"(?<![\w.@/-])(?:[A-Za-z0-9][A-Za-z0-9-]{0,62}\.){2,8}"
-    r"(?:uk|de|fr|ch|nl|cn|jp|kr|eu|us|ca|au|se|fi|dk|pl|at|be|ru|br|sg|tw|es|it)(?![\w-])(?!\.\w)"
+    r"(?<![\w.@/-])(?:(?:[A-Za-z0-9][A-Za-z0-9-]{0,62}\.){1,8}"
+    r"(?:com|org|net|edu|gov|mil|int|local|localdomain|lan|internal|intranet|corp|intra|cluster|cloud|svc|hpc)"
+    r"|(?:[A-Za-z0-9][A-Za-z0-9-]{0,62}\.){2,8}"
+    r"(?:uk|de|fr|ch|nl|cn|jp|kr|eu|us|ca|au|se|fi|dk|pl|at|be|ru|br|sg|tw|es|it))(?![\w-])(?!\.\w)"
 )
 _HOME = re.compile(r"(?:^|[/\s=:\"'(])(?:home|Users|users|u)/([A-Za-z_][\w.-]{0,63})|~([A-Za-z_][\w.-]{0,63})/")
 _USER_IS = re.compile(
@@ -81,6 +83,43 @@ _SYSTEM = re.compile(
 )
 _PACKAGES = ("/site-packages/", "/dist-packages/")
 _WORD = re.compile(r"[A-Za-z0-9]+")
+#: Where names are declared: in the last group of a pattern.
+_TOLD = {USER: (_HOME, _USER_IS), HOST: (_HOST_IS, _NCCL_HOST, _HOST_PORT), CONTAINER: (_CONTAINER,)}
+#: What is replaced one after the other: whole, or behind what a first group keeps.
+_REPLACED = {
+    USER: (_MAIL,),
+    SERIAL: (_UUID, _SERIAL, _MACHINE_ID),
+    HOST: (_CLOUD_HOST,),
+    CONTAINER: (_CONTAINER,),
+    ADDRESS: (_IPV4, _MAC, _GUID, _IPV6, _INTERFACE),
+}
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+#: Hosts, with all below them, that say nothing about who ran it.
+_PUBLIC_HOSTS = _words(
+    "localhost localhost.localdomain github.com githubusercontent.com huggingface.co hf.co pytorch.org python.org "
+    "nvidia.com nvcr.io docker.io docker.com ghcr.io quay.io kubernetes.io k8s.io deepspeed.ai arxiv.org "
+    "readthedocs.io readthedocs.org googleapis.com apache.org gnu.org kernel.org stackoverflow.com openai.com "
+    "microsoft.com wikipedia.org json-schema.org cyclonedx.org spdx.org ietf.org openssh.com vllm.ai ray.io "
+    "pydantic.dev numpy.org scipy.org 127.0.0.1 0.0.0.0 ::1 ::"
+)
+#: Words of the suite and of any log, and accounts that images and clouds come with. They are never replaced where they
+#: merely stand as a word; where they are told as a host's or a user's name they are.
+_COMMON = _words(
+    "other setup ok failed interrupted equal start environment phase memory iteration heartbeat failure end launch "
+    "local docker podman slurm kubernetes deepspeed megatron trl verl openrlhf skyrl areal trlx nemo engine trainer "
+    "suite torch torchrun python cuda gpu cpu rank ranks node nodes host hosts worker workers driver server master "
+    "main head train test data home root user users admin none null true false linux kernel error info warning "
+    "debug rollout actor critic policy value reward generation training model batch step loss time seconds bytes "
+    "run runs results work scrubbed path address container serial word secret gloo nccl mpi grpo ppo rloo bf16 fp16 "
+    "fp32 ubuntu debian centos fedora administrator nobody runner vagrant ec2-user opc azureuser ray app jenkins ci "
+    "build builder jovyan daemon www-data systemd guest operator git postgres mysql self name id default shared "
+    "public tmp is at of the and for to in on by with from not no yes as an or be was are"
+).union(TIMED_NAMES, get_args(FailureKind))
 
 
 class Identities:
@@ -117,7 +156,7 @@ class Identities:
         twelve digits of a container's id, which are its short one and its host's name."""
         if kind == HOST:
             name = name.strip(".[]")
-            if _is_address(name) or name.casefold() in PUBLIC_HOSTS:
+            if _is_address(name) or name.casefold() in _PUBLIC_HOSTS:
                 return
         self._add_name(name, kind)
         if kind == HOST:
@@ -131,28 +170,24 @@ class Identities:
             return
         if len(text) <= _LONGEST_KEPT and len(self._learnt) < _MOST_KEPT:
             self._learnt.add(text)
-        if "scrubbed-" in text:
-            for name in _ANY.findall(text):
-                _, kind, number = name.split("-")
-                self._last[kind] = max(self._last[kind], int(number))
+        for name in _ANY.findall(text):
+            _, kind, number = name.split("-")
+            self._last[kind] = max(self._last[kind], int(number))
         for kind, name in _told(text):
             if kind != HOST or not _is_public(name):
                 self.learn_as(kind, name)
-        for pattern in (_FQDN, _NATIONAL, _CLOUD_HOST) if "." in text or "ip-" in text else ():
-            for name in pattern.findall(text):
-                if not _is_public(name):
-                    self._add_name(name, HOST)
-                    if re.search("[0-9-]", name.partition(".")[0]):
-                        self._add_name(name.partition(".")[0], HOST)
+        for name in (*_FQDN.findall(text), *_CLOUD_HOST.findall(text)):
+            if not _is_public(name):
+                self._add_name(name, HOST)
+                if re.search("[0-9-]", name.partition(".")[0]):
+                    self._add_name(name.partition(".")[0], HOST)
 
     def _add_name(self, name: str, kind: str, common_too: bool = False) -> None:
         folded = name.casefold()
         if len(folded) < 2 or folded.isdecimal() or folded in self._keep or _ANY.fullmatch(folded):
             return
-        if (folded in COMMON and not common_too) or folded in self._names:
-            return
-        first = _WORD.search(folded)
-        if first is None or first.start() != 0:
+        first = _WORD.match(folded)
+        if first is None or (folded in _COMMON and not common_too) or folded in self._names:
             return
         self._names[folded] = kind
         self._by_word.setdefault(first.group(), []).append(folded)
@@ -181,7 +216,7 @@ class Identities:
         if text in self._as_it_is:
             return text
         if len(text) > _LONGEST_KEPT:
-            return "".join(self._scrubbed(part, versions) for part in _parts(text))
+            return "".join(self._scrubbed(part, versions) for part in _PART.findall(text))
         known = self._kept.get((text, versions))
         if known is None:
             before = Counter(self._places)
@@ -195,34 +230,17 @@ class Identities:
         return known[0]
 
     def _scrubbed(self, text: str, versions: bool) -> str:
-        if len(text) < 2:
-            return text
-        if ":" in text or "=" in text or "_" in text or " " in text or "-" in text:
-            clean = without_secrets(text)
-            if clean != text:
-                self._places[SECRET] += max(clean.count(LEFT_OUT) - text.count(LEFT_OUT), 1)
-                text = clean
-        if "://" in text:
-            text = _URL.sub(self._url, text)
-        if "@" in text:
-            text = _MAIL.sub(lambda match: self._either(match, USER), text)
-        if "-" in text:
-            text = _UUID.sub(lambda match: self._either(match, SERIAL), text)
-            text = _CLOUD_HOST.sub(lambda match: self._either(match, HOST), text)
-        if "." in text and not versions:
-            text = _IPV4.sub(self._address, text)
-        if ":" in text or "=" in text or "#" in text or "/" in text or "-" in text:
-            text = _SERIAL.sub(lambda match: self._behind(match, SERIAL), text)
-            text = _MACHINE_ID.sub(lambda match: self._behind(match, SERIAL), text)
-            text = _CONTAINER.sub(lambda match: self._behind(match, CONTAINER), text)
-            text = _MAC.sub(lambda match: self._either(match, ADDRESS), text)
-            text = _GUID.sub(lambda match: self._either(match, ADDRESS), text)
-            text = _IPV6.sub(self._address, text)
-        if "enx" in text:
-            text = _INTERFACE.sub(lambda match: "enx-" + self._either(match, ADDRESS), text)
-        if "/" in text:
-            text = _FILE.sub(self._path, text)
-        return self._without_names(text)
+        if len(text) > _LONGEST_PART:
+            return LEFT_OUT  # one long word, of which nobody can say what it holds
+        clean = without_secrets(text)
+        if clean != text:
+            self._places[SECRET] += max(clean.count(LEFT_OUT) - text.count(LEFT_OUT), 1)
+        text = _URL.sub(self._url, clean)
+        for kind, patterns in _REPLACED.items():
+            for pattern in patterns:
+                if not (versions and pattern is _IPV4):
+                    text = pattern.sub(partial(self._found, kind), text)
+        return self._without_names(_FILE.sub(self._path, text))
 
     def _without_names(self, text: str) -> str:
         """Names that were learnt, where they stand as words: ``_`` and ``-`` end one."""
@@ -245,24 +263,18 @@ class Identities:
         folded = found.casefold()
         return folded in self._keep or any(folded.startswith(f"{word.rstrip('/')}/") for word in self._keep)
 
-    def _either(self, match: re.Match[str], kind: str) -> str:
-        found = match.group()
-        return found if self._may_stay(found) else self.named(kind, found)
-
-    def _behind(self, match: re.Match[str], kind: str) -> str:
-        if self._may_stay(match.group(2)) or _ANY.match(match.group(2)) or match.group(2).casefold() in COMMON:
+    def _found(self, kind: str, match: re.Match[str]) -> str:
+        kept, found = match.groups() or ("", match.group())
+        if self._may_stay(found) or _ANY.match(found) or found.casefold() in _COMMON:
             return match.group()
-        return match.group(1) + self.named(kind, match.group(2))
-
-    def _address(self, match: re.Match[str]) -> str:
-        found = match.group()
-        is_one = _is_address(found) and any(char.isdigit() for char in found)  # two names in C++ may look like one
-        return self.named(ADDRESS, found) if is_one and not self._may_stay(found) else found
+        if match.re in (_IPV4, _IPV6) and not (_is_address(found) and any(char.isdigit() for char in found)):
+            return found  # two names in C++ may look like an address
+        return kept + self.named(kind, found)
 
     def _url(self, match: re.Match[str]) -> str:
         scheme, place, rest = match.groups()
         who = _host_of(place)
-        if _is_public(who) or self._may_stay(match.group()) or _is_address(who, of_every_machine=True):
+        if _is_public(who) or self._may_stay(match.group()):
             return match.group()
         kind = ADDRESS if _is_address(who) else HOST
         end = rest if rest in ("", "/") else "/" + self.named(PATH, rest)
@@ -284,20 +296,16 @@ class Identities:
 
 def _told(text: str) -> Iterator[tuple[str, str]]:
     """Names that a text declares, each with its kind."""
-    if "/" in text or "~" in text:
-        yield from ((USER, one or other) for one, other in _HOME.findall(text))
-    if "@" in text:
-        for user, host in _MAIL.findall(text):
-            yield from ((USER, user), (HOST, host))
-    if "://" in text:
-        yield from ((HOST, _host_of(place)) for _, place, _ in _URL.findall(text))
-    if "=" in text or ":" in text or " " in text:
-        yield from ((USER, one or other) for one, other in _USER_IS.findall(text))
-        yield from ((HOST, name) for pattern in (_HOST_IS, _NCCL_HOST) for name in pattern.findall(text))
-        # before a port; a name there may also be a file's before a line's number, or a word's
-        ports = (name for name in _HOST_PORT.findall(text) if re.search("[0-9-]", name) and not _SOURCE.search(name))
-        yield from ((HOST, name) for name in ports)
-        yield from ((CONTAINER, name) for _, name in _CONTAINER.findall(text))
+    for found in _MAIL.findall(text):
+        user, _, host = found.partition("@")
+        yield from ((USER, user), (HOST, host))
+    yield from ((HOST, _host_of(place)) for _, place, _ in _URL.findall(text))
+    for kind, patterns in _TOLD.items():
+        for match in (match for pattern in patterns for match in pattern.finditer(text)):
+            name = match[match.lastindex or 0]
+            # before a port; a name there may also be a file's before a line's number, or a word's
+            if match.re is not _HOST_PORT or (re.search("[0-9-]", name) and not _SOURCE.search(name)):
+                yield kind, name
 
 
 def _host_of(place: str) -> str:
@@ -308,30 +316,15 @@ def _host_of(place: str) -> str:
 def _is_public(host: str) -> bool:
     """Whether a name tells nobody anything: this host, or one that everybody uses."""
     host = host.casefold().rstrip(".")
-    if host in PUBLIC_HOSTS or host in COMMON or "{" in host or "$" in host or _ANY.match(host):
+    if host in _COMMON or "{" in host or "$" in host or _ANY.match(host):
         return True
-    return any(host.endswith(f".{public}") for public in PUBLIC_HOSTS if "." in public)
+    return any(f".{host}".endswith(f".{public}") for public in _PUBLIC_HOSTS)
 
 
-def _is_address(text: str, of_every_machine: bool = False) -> bool:
-    """Whether it is an address, and not the one that every machine has; or, if asked so, whether it is that one."""
+def _is_address(text: str) -> bool:
+    """Whether it is an address, and not one that every machine has."""
     try:
         address = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:
         return False
-    return (address.is_loopback or address.is_unspecified) == of_every_machine
-
-
-def _parts(text: str) -> Iterator[str]:
-    """Pieces of a long text that are looked at each for itself, ended where no name goes on; what is one long word, of
-    which nobody can say what it holds, is left out."""
-    start = 0
-    while len(text) - start > _LONGEST_PART:
-        end = max(text.rfind(mark, start, start + _LONGEST_PART) for mark in ' ",;\n\t')
-        if end <= start:
-            yield LEFT_OUT
-            end = next((at for at in range(start + 1, len(text)) if text[at] in ' ",;\n\t'), len(text))
-        else:
-            yield text[start:end]
-        start = end
-    yield text[start:]
+    return not (address.is_loopback or address.is_unspecified)

@@ -1,20 +1,16 @@
-"""The index of an archive: what is in it, the digest of each file, what was taken out of it, and what is said of it."""
+"""The index of an archive: what is in it, the digest of each file, and what was taken out of it."""
 
 import re
 import unicodedata
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Literal
 
 from pydantic import Field, ValidationError
 
-from suite.bundle.archive.signature import Signature
 from suite.bundle.files import DamagedBundle, first_line, parse_object, text_of
 from suite.bundle.walk import STUDY
 from suite.spec.base import Frozen, UsageError
 from suite.spec.schema_files import not_read
-
-if TYPE_CHECKING:
-    from suite.bundle.archive.zip_file import Reader
 
 ARCHIVE_SCHEMA: Literal["suite/archive/1"] = "suite/archive/1"
 INDEX, SIGNATURE = "suite-archive.json", "suite-archive.json.sig"
@@ -22,13 +18,8 @@ INDEX, SIGNATURE = "suite-archive.json", "suite-archive.json.sig"
 RUNS, LICENCES, SBOMS = "runs", "licences", "sboms"
 #: The one hidden name that a results folder has: what was handed to a cluster.
 SUBMITTED = ".submitted"
-INDEX_BYTES, SIGNATURE_BYTES = 64 << 20, 64 << 10
 _LONGEST_NAME, _LONGEST_PART, _DEEPEST = 1024, 255, 16
 _SHA256 = r"^[0-9a-f]{64}$"
-
-
-class UnsafeArchive(UsageError):
-    """A file that is no archive of `suite pack`, or not the one that was packed; one line says why."""
 
 
 class PackedFile(Frozen):
@@ -87,23 +78,23 @@ def written_index(index: Index) -> bytes:
 
 
 def parse_index(data: bytes, archive: str) -> Index:
-    """The index that ``data`` holds; each of its files has a place. Raises UnsafeArchive."""
+    """The index that ``data`` holds; each of its files has a place. Raises UsageError."""
     try:
         body = parse_object(text_of(data, INDEX), INDEX)
         if body.get("schema") != ARCHIVE_SCHEMA:
-            raise UnsafeArchive(not_read(archive, body.get("schema"), ARCHIVE_SCHEMA, body.get("suite_version")))
+            raise UsageError(not_read(archive, body.get("schema"), ARCHIVE_SCHEMA, body.get("suite_version")))
         index = Index.model_validate_json(data)
     except ValidationError as error:
-        raise UnsafeArchive(f"{archive}: {INDEX}: {first_line(error)}") from error
+        raise UsageError(f"{archive}: {INDEX}: {first_line(error)}") from error
     except DamagedBundle as error:
-        raise UnsafeArchive(f"{archive}: {error}") from error
+        raise UsageError(f"{archive}: {error}") from error
     names, runs = [file.path for file in index.files], [f"{RUNS}/{run.path}" for run in index.runs]
     require_names(runs, archive)
     known = set(runs)
     foreign = {*index.licences, *index.sboms}.difference(names)
     foreign.update(name for name in names if not _has_a_place(name.split("/"), known))
     for name in sorted(foreign):
-        raise UnsafeArchive(f"{archive}: {INDEX} names {shown_name(name)}, which belongs to none of its runs")
+        raise UsageError(f"{archive}: {INDEX} names {shown_name(name)}, which belongs to none of its runs")
     return index
 
 
@@ -117,24 +108,24 @@ def _has_a_place(parts: list[str], runs: set[str]) -> bool:
 
 
 def require_names(names: Iterable[str], archive: str) -> None:
-    """Raises UnsafeArchive unless each can be a file's path below any folder, and no two are the same on any system."""
+    """Raises UsageError unless each can be a file's path below any folder, and no two are the same on any system."""
     seen: set[str] = set()
     folders: set[str] = set()
     for name in names:
         if not _is_safe(name):
-            raise UnsafeArchive(
+            raise UsageError(
                 f"{archive}: {shown_name(name)} is no path that is packed: those are relative, printable, composed "
                 f"(NFC), not hidden, at most {_DEEPEST} folders deep and {_LONGEST_PART} bytes in each"
             )
         folded = unicodedata.normalize("NFC", name.casefold())
         if folded in seen:
-            raise UnsafeArchive(f"{archive}: {shown_name(name)} is there twice, or differs from another in case alone")
+            raise UsageError(f"{archive}: {shown_name(name)} is there twice, or differs from another in case alone")
         seen.add(folded)
         parts = folded.split("/")
         folders.update("/".join(parts[:depth]) for depth in range(1, len(parts)))
     both = next(iter(seen & folders), None)
     if both is not None:
-        raise UnsafeArchive(f"{archive}: {shown_name(both)} is both a file and a folder")
+        raise UsageError(f"{archive}: {shown_name(both)} is both a file and a folder")
 
 
 def _is_safe(name: str) -> bool:
@@ -168,32 +159,3 @@ def scrubbed_line(index: Index) -> str:
         number = f"{found.distinct} " if found.distinct else ""
         kinds.append(f"{number}{kind} in {found.places} place{'s' * (found.places != 1)}")
     return f"identity: scrubbed {', '.join(kinds)}"
-
-
-def archive_lines(archive: "Reader", signature: Signature) -> list[str]:
-    """For `suite verify` and `suite unpack`: what it is, what its packer says was scrubbed, who signed it."""
-    index = archive.index
-    changed = sum(run.digest_before is not None for run in index.runs)
-    before = (
-        f" {changed} of {len(index.runs)} bundles were other bytes before that; their digests of then, which only the "
-        "packer could check, are in the index"
-    )
-    return [
-        f"{archive.name}: {len(index.files)} files as its index says (sha256 {archive.index_sha256}), packed by suite "
-        f"{index.suite_version}",
-        f" {scrubbed_line(index)}",
-        *([before] if changed else []),
-        f" signature: {signature.line()}",
-        *(f" left out by the packer: {left.path}: {left.reason}" for left in index.left_out),
-    ]
-
-
-def archive_facts(archive: "Reader", signature: Signature) -> dict[str, Any]:
-    return {
-        "file": archive.name,
-        "index_sha256": archive.index_sha256,
-        "files": len(archive.index.files),
-        "runs": len(archive.index.runs),
-        **archive.index.model_dump(mode="json", by_alias=True, exclude={"files", "runs"}),
-        "signature": signature.model_dump(mode="json"),
-    }

@@ -4,8 +4,8 @@ import gzip
 import json
 import re
 import zlib
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import IO, Any
 
@@ -13,19 +13,18 @@ from pydantic import ValidationError
 
 from suite.bundle.archive.identity import CONTAINER, HOST, SERIAL, USER, Identities
 from suite.bundle.evidence import evidence_files
-from suite.bundle.files import DamagedBundle, first_line, open_plain, parse_object, read_bytes
-from suite.bundle.imported.derive import derive
-from suite.bundle.imported.record import Import
-from suite.bundle.imported.steps import MOST_LOG_BYTES, UnusableLog
-from suite.bundle.imported.store import IMPORT, LOG, ImportFolder, identity, log_facts
+from suite.bundle.files import DamagedBundle, check_tree, first_line, open_plain, parse_object, read_bytes
+from suite.bundle.imported.record import Import, ImportedRecord
+from suite.bundle.imported.steps import MOST_LOG_BYTES
+from suite.bundle.imported.store import IMPORT, LOG, ImportFolder, log_facts
+from suite.bundle.record import Record
 from suite.bundle.store import Bundle, written
 from suite.bundle.verify import differences, examined
 from suite.bundle.walk import MANIFEST, RECORD
 from suite.spec.base import UsageError
-from suite.spec.foreign import LINE_BYTES
 
-#: As much of one line of a log as is kept in memory.
-_LONGEST_LINE = 16 << 20
+#: As much of one line of a log, or of a document, as is kept in memory.
+_LONGEST = 16 << 20
 _MOST_FILE_BYTES = 1900 << 20
 #: Names of fields whose text is nothing but a name of that kind.
 _KINDS = {
@@ -47,12 +46,11 @@ _PACKED = ".gz"
 def learn_run(run: Bundle, names: Identities) -> None:
     """Gather the names that its files tell as those of hosts, users and containers. Raises DamagedBundle."""
     for name in evidence_files(run):
-        with _scrubbable(name):
-            for value, raw in _contents(run.path / name, name):
-                if value is None:
-                    names.learn(_plain(raw))
-                else:
-                    learn_json(value, names)
+        for value, raw in _contents(run.path / name, name):
+            if value is None:
+                names.learn(_plain(raw))
+            else:
+                learn_json(value, names)
     names.learn(run.path.name)
 
 
@@ -104,105 +102,87 @@ def _kind(key: str, value: str) -> str | None:
 def require_free_of_identity(bundle: Bundle, names: Identities) -> None:
     """Raises UsageError where the manifest, which stays as it is, holds any: its hash binds it."""
     manifest = parse_object(bundle.manifest_text(), MANIFEST)
-    for line in differences(manifest, scrub_json(manifest, names)):
-        where, _, values = line.partition(": stored ")
-        before, _, after = values.partition(", derived ")
-        raise UsageError(
-            f"{bundle.path}: {where} of its manifest tells who or where ({before} would become {after}), and the "
-            "manifest's hash binds it: let that word stay with --keep, or pack with --keep-identity"
-        )
+    _require_same(bundle, "manifest, which its hash binds", differences(manifest, scrub_json(manifest, names)))
 
 
-def scrub(run: Bundle, target: Path, names: Identities, is_sound: bool) -> bool:
-    """Make ``target`` a bundle or an import without identity, where it is another; whether it is.
+def scrub(run: Bundle, target: Path, names: Identities, is_sound: bool) -> Bundle:
+    """Make ``target`` the bundle or import without identity.
 
     ``is_sound``: its stored record is what its evidence gives, so that it is derived again; any other is scrubbed as
     it is, and stays as wrong as it was. Raises DamagedBundle, and UsageError where it cannot be.
     """
-    target.mkdir(parents=True)
+    clean = type(run)(target)
+    for name in evidence_files(run):
+        if name not in (MANIFEST, IMPORT):
+            place = target / "/".join(map(names.scrub, name.split("/")))
+            place.parent.mkdir(parents=True, exist_ok=True)
+            _scrub_file(run.path / name, name, place, names)
     if isinstance(run, ImportFolder):
-        return _scrub_import(run, target, names)
-    return _scrub_bundle(run, target, names, is_sound)
+        (target / IMPORT).write_text(written(_scrubbed_import(run, target, names)), encoding="utf-8")
+    else:
+        require_free_of_identity(run, names)
+        (target / MANIFEST).write_text(run.manifest_text(), encoding="utf-8")
+    text = run.record_text()
+    if text is not None:
+        stored = parse_object(text, RECORD)
+        scrubbed = scrub_json(stored, names)
+        if scrubbed != stored:
+            text = json.dumps(scrubbed, indent=2, allow_nan=False) + "\n"
+        (target / RECORD).write_text(text, encoding="utf-8")
+        if is_sound:
+            _derive_again(run, clean, scrubbed)
+    return clean
 
 
-def _scrub_bundle(bundle: Bundle, target: Path, names: Identities, is_sound: bool) -> bool:
-    require_free_of_identity(bundle, names)
-    changed = False
-    (target / MANIFEST).write_text(bundle.manifest_text(), encoding="utf-8")
-    for name in evidence_files(bundle):
-        if name != MANIFEST:
-            known = "/".join(map(names.scrub, name.split("/")))
-            (target / known).parent.mkdir(parents=True, exist_ok=True)
-            changed |= _scrub_file(bundle.path / name, name, target / known, names) or known != name
-    text, place = bundle.record_text(), target / RECORD
-    if text is None:
-        return changed
-    stored = parse_object(text, RECORD)
-    scrubbed = scrub_json(stored, names)
-    if not changed and scrubbed == stored:
-        return False
-    place.write_text(json.dumps(scrubbed, indent=2, allow_nan=False) + "\n", encoding="utf-8")
-    if is_sound:
-        found = examined(Bundle(target))
-        other = [line for line in found.differences or () if not line.startswith("evidence.")]
-        if other:
-            raise _changed(bundle.path, f"what its events give ({other[0][:200]})")
-        place.write_text(written(found.record), encoding="utf-8")
-    return True
+def _derive_again(run: Bundle, clean: Bundle, scrubbed: dict[str, Any]) -> None:
+    """Replace its scrubbed record. Raises UsageError where any figure would be another."""
+    record: Record | ImportedRecord
+    if isinstance(clean, ImportFolder):
+        record = clean.derived()
+        lines = list(differences(scrubbed, json.loads(written(record))))
+        _require_same(run, "record", lines, "id:", "log.", "notes")
+    else:
+        found = examined(clean)
+        record, lines = found.record, found.differences or []
+        _require_same(run, "record", lines, "evidence.")
+    if lines:
+        (clean.path / RECORD).write_text(written(record), encoding="utf-8")
 
 
-def _scrub_import(folder: ImportFolder, target: Path, names: Identities) -> bool:
-    asked, before = folder.asked(), folder.derived()
-    changed = _scrub_file(folder.path / LOG, LOG, target / LOG, names)
-    told = asked.told.model_dump(mode="json")
-    known = scrub_json(told, names)
-    if not changed and known == told:
-        return False
-    data = read_bytes(target / LOG, LOG, MOST_LOG_BYTES)
-    facts = log_facts(data, asked.log.sha256_before or asked.log.sha256)
+def _require_same(run: Bundle, what: str, lines: Iterable[str], *but: str) -> None:
+    """Raises UsageError for any of the differences of it, but those of fields that begin so."""
+    for line in lines:
+        if not line.startswith(but):
+            raise UsageError(
+                f"{run.path}: scrubbing would change its {what} ({line[:200]}): let that word stay with --keep, or "
+                "pack with --keep-identity"
+            )
+
+
+def _scrubbed_import(folder: ImportFolder, target: Path, names: Identities) -> Import:
+    asked, log = folder.asked(), log_facts(read_bytes(target / LOG, LOG, MOST_LOG_BYTES))
+    before = asked.log.sha256_before or asked.log.sha256
+    if before != log.sha256:
+        log = log.model_copy(update={"sha256_before": before})
+    told = scrub_json(asked.told.model_dump(mode="json"), names)
     try:
-        clean = Import.model_validate({**asked.model_dump(by_alias=True), "told": known, "log": facts})
-        after = derive(identity(clean), clean, data)
-    except (ValidationError, UnusableLog) as error:
-        why = first_line(error) if isinstance(error, ValidationError) else str(error)
-        raise _changed(folder.path, f"what its log gives ({why[:200]})") from error
-    same = {"id": before.id, "told": before.told, "log": before.log, "notes": before.notes}
-    if after.model_copy(update=same) != before:
-        raise _changed(folder.path, "the figures of its log")
-    (target / IMPORT).write_text(written(clean), encoding="utf-8")
-    (target / RECORD).write_text(written(after), encoding="utf-8")
-    return True
+        return Import.model_validate({**asked.model_dump(by_alias=True), "told": told, "log": log})
+    except ValidationError as error:
+        raise UsageError(f"{folder.path}: without identity it is too long: {first_line(error)}") from error
 
 
-def _scrub_file(source: Path, name: str, target: Path, names: Identities) -> bool:
-    """Write a file without identity; whether it is another than it was. Raises DamagedBundle."""
-    changed = name.endswith(_PACKED)  # its bytes are others already without its time
-    with target.open("xb") as plain, _packing(plain, name, "wb") as file, _scrubbable(name):
+def _scrub_file(source: Path, name: str, target: Path, names: Identities) -> None:
+    """Write a file without identity. Raises DamagedBundle."""
+    with target.open("xb") as plain, _packing(plain, name, "wb") as file:
         for value, raw in _contents(source, name):
             if value is None:
                 # where something is scrubbed colours and zero bytes go too: a name may lie around them
                 text = _plain(raw)
                 scrubbed = names.scrub(text)
-                after = raw if scrubbed == text else scrubbed.encode(errors="surrogateescape")
+                file.write(raw if scrubbed == text else scrubbed.encode(errors="surrogateescape"))
             else:
                 clean = scrub_json(value, names)
-                after = raw if clean == value else _written(clean, name)
-            changed |= after != raw
-            file.write(after)
-    return changed
-
-
-@contextmanager
-def _scrubbable(name: str) -> Iterator[None]:
-    """JSON may be read and still not be written again."""
-    try:
-        yield
-    except UsageError:
-        raise
-    except (RecursionError, ValueError) as error:
-        raise DamagedBundle(f"{name} cannot be scrubbed: it is nested too deeply, or has too large a number") from error
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise DamagedBundle(f"{name} cannot be unpacked, and so not be scrubbed: {error}") from error
+                file.write(raw if clean == value else _written(clean, name))
 
 
 def _written(value: Any, name: str) -> bytes:
@@ -213,20 +193,20 @@ def _written(value: Any, name: str) -> bytes:
 
 def _contents(path: Path, name: str) -> Iterator[tuple[dict[str, Any] | None, bytes]]:
     """The parts of a file as they are, each with the object of JSON that it is; null for any other text."""
-    if name.endswith(".json"):
-        raw = read_bytes(path, name, LINE_BYTES * 16)
-        yield _parsed(raw), raw
-        return
-    in_lines, left = name.endswith(".jsonl"), _MOST_FILE_BYTES
-    # of a file that is packed, such as a trace of a profile, what is in it
-    with open_plain(path, name, _MOST_FILE_BYTES) as plain, _packing(plain, name, "rb") as file:
-        while line := file.readline(_LONGEST_LINE):
-            left -= len(line)
-            if left < 0:
-                raise DamagedBundle(f"{name} holds more than {_MOST_FILE_BYTES} bytes, which are not scrubbed")
-            if len(line) == _LONGEST_LINE and not line.endswith(b"\n"):
-                raise DamagedBundle(f"{name} has a line of more than {_LONGEST_LINE} bytes, which cannot be scrubbed")
-            yield _parsed(line) if in_lines else None, line
+    is_json, left = name.endswith((".json", ".jsonl")), _MOST_FILE_BYTES
+    try:
+        # of a file that is packed, such as a trace of a profile, what is in it
+        with open_plain(path, name, _MOST_FILE_BYTES) as plain, _packing(plain, name, "rb") as file:
+            read = file.read if name.endswith(".json") else file.readline
+            while part := read(_LONGEST):
+                left -= len(part)
+                if left < 0:
+                    raise DamagedBundle(f"{name} holds more than {_MOST_FILE_BYTES} bytes, which are not scrubbed")
+                if len(part) == _LONGEST and not part.endswith(b"\n"):
+                    raise DamagedBundle(f"{name} has more than {_LONGEST} bytes in one piece, which is not scrubbed")
+                yield _parsed(part, name) if is_json else None, part
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise DamagedBundle(f"{name} cannot be unpacked, and so not be scrubbed: {error}") from error
 
 
 def _packing(file: IO[bytes], name: str, mode: str) -> AbstractContextManager[IO[bytes] | gzip.GzipFile]:
@@ -234,20 +214,16 @@ def _packing(file: IO[bytes], name: str, mode: str) -> AbstractContextManager[IO
     return gzip.GzipFile(filename="", mode=mode, fileobj=file, mtime=0) if name.endswith(_PACKED) else nullcontext(file)
 
 
-def _parsed(raw: bytes) -> dict[str, Any] | None:
-    """Null for what is no object of JSON, which is then scrubbed as text."""
+def _parsed(raw: bytes, name: str) -> dict[str, Any] | None:
+    """Null for what is no object of JSON, which is then scrubbed as text. Raises DamagedBundle for one that cannot be
+    written again."""
     try:
-        return parse_object(raw.decode(), "it")
+        value = parse_object(raw.decode(), name)
     except (DamagedBundle, UnicodeDecodeError):
         return None
+    check_tree(value, name)
+    return value
 
 
 def _plain(line: bytes) -> str:
     return _COLOUR.sub(b"", line.replace(b"\0", b"")).decode(errors="surrogateescape")
-
-
-def _changed(path: Path, what: str) -> UsageError:
-    return UsageError(
-        f"{path}: scrubbing would change {what}: a name of a host or user there is also another word; let it stay with "
-        "--keep, or pack with --keep-identity"
-    )

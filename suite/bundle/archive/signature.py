@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Literal
 
 from suite.spec.base import Frozen, UsageError
-from suite.spec.foreign import read_bytes
 
 #: What a signature is for: one made for mail or for a commit does not fit.
 NAMESPACE = "suite-archive"
-_CHECK_SECONDS, _SIGN_SECONDS, _LONGEST = 60.0, 600.0, 64 << 10
+#: A key may ask for a word.
+_SECONDS = 600.0
 _KEY = re.compile(r"with ([A-Z0-9-]{2,30}) key (SHA256:[A-Za-z0-9+/]{43})")
 
 Outcome = Literal["signed", "signer not known", "signer not checked", "not signed", "bad signature"]
@@ -33,27 +33,21 @@ class Signature(Frozen):
             "signer not checked": f"signed by {self.key}; whose key that is, --allowed-signers FILE says"
             if self.key
             else "signed, which was not checked: ssh-keygen is not here",
-            "not signed": "not signed",
             "bad signature": "BAD SIGNATURE: it is not of this content",
         }
-        return known[self.outcome]
+        return known.get(self.outcome, self.outcome)
 
 
 def sign(data: bytes, key: Path) -> bytes:
     """By a private key, or by a public one whose private half an agent has. Raises UsageError."""
-    if not key.is_file():
-        raise UsageError(f"{key} is no key: name the file of an SSH key, as ~/.ssh/id_ed25519")
     with tempfile.TemporaryDirectory(prefix="suite-signature-") as place:
         content = Path(place, "index")
         content.write_bytes(data)
-        command = ["ssh-keygen", "-q", "-Y", "sign", "-f", os.path.abspath(key), "-n", NAMESPACE, str(content)]
-        done = _done(command, _SIGN_SECONDS)  # a key may ask for a word
-        made = content.with_name("index.sig")
-        if done.returncode != 0 or not made.is_file():
-            lines = [line for line in done.stderr.decode(errors="replace").splitlines() if line.strip()]
-            why = lines[-1][:200] if lines else f"exit code {done.returncode}"
+        done = _done(["ssh-keygen", "-q", "-Y", "sign", "-f", os.path.abspath(key), "-n", NAMESPACE, str(content)])
+        if done.returncode != 0:
+            why = " ".join(done.stderr.decode(errors="replace").split())[:200]
             raise UsageError(f"ssh-keygen cannot sign with {key}: {why}")
-        return read_bytes(made, made.name, _LONGEST)
+        return content.with_name("index.sig").read_bytes()
 
 
 def check(data: bytes, signature: bytes | None, allowed: Path | None = None) -> Signature:
@@ -85,12 +79,12 @@ def check(data: bytes, signature: bytes | None, allowed: Path | None = None) -> 
         return Signature(outcome="signer not known", key=key)
 
 
-def _done(command: list[str], seconds: float = _CHECK_SECONDS, **given: bytes) -> subprocess.CompletedProcess[bytes]:
+def _done(command: list[str], **given: bytes) -> subprocess.CompletedProcess[bytes]:
     """Raises UsageError where it cannot be run or does not end."""
     plain = {**os.environ, "LC_ALL": "C"}
     try:
-        return subprocess.run(command, capture_output=True, timeout=seconds, env=plain, **given)  # type: ignore
+        return subprocess.run(command, capture_output=True, timeout=_SECONDS, env=plain, **given)  # type: ignore
     except FileNotFoundError as error:
         raise UsageError("signatures need ssh-keygen, which is not here: install OpenSSH's client") from error
     except subprocess.TimeoutExpired as error:
-        raise UsageError(f"ssh-keygen did not end within {seconds:g} s") from error
+        raise UsageError(f"ssh-keygen did not end within {_SECONDS:g} s") from error

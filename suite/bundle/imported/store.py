@@ -12,28 +12,12 @@ from pydantic import ValidationError
 
 from suite.bundle.drafts import draft_folder
 from suite.bundle.evidence import digest_of
-from suite.bundle.files import (
-    DamagedBundle,
-    first_line,
-    parse_object,
-    sync_folder,
-    text_of,
-    write_synced,
-    writing,
-)
+from suite.bundle.files import DamagedBundle, first_line, parse_object, text_of, writing
 from suite.bundle.imported.derive import derive
-from suite.bundle.imported.record import (
-    IMPORT_SCHEMA,
-    IMPORTED_SCHEMA,
-    Import,
-    ImportedRecord,
-    ImportedRow,
-    LogFacts,
-    Told,
-)
-from suite.bundle.imported.steps import MOST_LOG_BYTES, UnusableLog
+from suite.bundle.imported.record import IMPORT_SCHEMA, Import, ImportedRecord, ImportedRow, LogFacts, Told
+from suite.bundle.imported.steps import MOST_LOG_BYTES
 from suite.bundle.imported.timers import Tool
-from suite.bundle.store import AlreadyThere, Bundle, find_marked, written
+from suite.bundle.store import AlreadyThere, Bundle, find_marked, parse_record, written
 from suite.bundle.walk import RECORD
 from suite.spec import foreign
 from suite.spec.base import UsageError, digest
@@ -74,15 +58,11 @@ class ImportFolder(Bundle):
         facts = log_facts(data)
         if (facts.bytes, facts.sha256) != (asked.log.bytes, asked.log.sha256):
             raise DamagedBundle(f"{LOG} is not the log that was imported: its SHA-256 is {facts.sha256}")
-        try:
-            return derive(identity(asked), asked, data)
-        except UnusableLog as error:
-            raise DamagedBundle(f"{LOG}: {error}") from error
+        return derive(identity(asked), asked, data)
 
 
-def log_facts(data: bytes, before: str | None = None) -> LogFacts:
-    """``before``: its digest when it was imported, where identity was scrubbed since."""
-    return LogFacts(bytes=len(data), sha256=hashlib.sha256(data).hexdigest(), sha256_before=before)
+def log_facts(data: bytes) -> LogFacts:
+    return LogFacts(bytes=len(data), sha256=hashlib.sha256(data).hexdigest())
 
 
 def identity(asked: Import) -> str:
@@ -100,7 +80,7 @@ def import_log(log: Path, tool: Tool, told: Told, warmup: int, root: Path) -> Im
     name = identity(asked)
     try:
         record = derive(name, asked, data)
-    except UnusableLog as error:
+    except DamagedBundle as error:
         raise UsageError(f"{log}: {error}") from error
     made = ImportFolder(root / name)
     with writing(made.path):
@@ -108,11 +88,9 @@ def import_log(log: Path, tool: Tool, told: Told, warmup: int, root: Path) -> Im
         if os.path.lexists(made.path):
             raise AlreadyThere(f"{made.path} exists: this log was imported with the same words before")
         with draft_folder(made.path) as draft:
-            for file, content in ((IMPORT, written(asked)), (LOG, data), (RECORD, written(record))):
-                write_synced(draft / file, content)
-            sync_folder(draft)
+            for file, content in ((IMPORT, written(asked).encode()), (LOG, data), (RECORD, written(record).encode())):
+                (draft / file).write_bytes(content)
             draft.rename(made.path)
-        sync_folder(root)
     return made
 
 
@@ -147,11 +125,8 @@ def verify_import(folder: ImportFolder) -> "Verification":
     try:
         evidence = digest_of(folder)
         derived, text = folder.derived(), folder.record_text()
-        stored = None if text is None else parse_object(text, RECORD)
+        stored = None if text is None else parse_record(text)
     except DamagedBundle as error:
         return Verification(status="damaged", differences=(str(error),), digest=evidence)
-    if stored is None:
-        return verification(None, evidence)
-    if stored.get("schema") != IMPORTED_SCHEMA:
-        return verification([not_read(RECORD, stored.get("schema"), IMPORTED_SCHEMA)], evidence)
-    return verification(list(differences(stored, json.loads(written(derived)))), evidence)
+    lines = None if stored is None else list(differences(stored, json.loads(written(derived))))
+    return verification(lines, evidence)

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-#: Beside the phases: the timer of the whole step; timers within another; the tool's own work, which stays in ``other``;
-#: ``aside``: what is no part of the work, though it lies in the step, as validations and checkpoints do.
-WHOLE, WITHIN, OWN, ASIDE = "whole", "within", "own", "aside"
+#: Beside the phases: the timer of the whole step; those in no sum, which lie within another or are the tool's own work,
+#: which stays in ``other``; ``aside``: what is no part of the work, though it lies in the step, as validations do.
+WHOLE, UNCOUNTED, ASIDE = "whole", "uncounted", "aside"
 Tool = Literal["verl", "nemo-rl", "skyrl", "areal"]
 
 
@@ -52,7 +52,7 @@ class Names:
         """Null: a timer of whose meaning nothing is known here."""
         if timer in self.timers:
             return self.timers[timer]
-        return WITHIN if timer.startswith(self.within) else None
+        return UNCOUNTED if timer.startswith(self.within) else None
 
 
 def _timers(prefix: str, **words: str) -> dict[str, str]:
@@ -71,7 +71,7 @@ _VERL = Names(
         reference="ref",
         reward="reward adv",
         train="update_critic update_actor",
-        within="generate_sequences reshard",
+        uncounted="generate_sequences reshard",
         aside="testing save_checkpoint start_profile stop_profile",
     ),
     within=("timing_s/agent_loop/", "timing_s/generation_timing/"),
@@ -93,9 +93,8 @@ _NEMO_RL = Names(
         score="logprob_inference_prep policy_and_reference_logprobs",
         reward="reward_calculation advantage_calculation",
         train="training_prep policy_training",
-        own="data_processing",
         # the last is a rate that is logged among the timers
-        within="prepare_for_generation/transfer_and_update_weights valid_tokens_per_sec_per_gpu",
+        uncounted="data_processing prepare_for_generation/transfer_and_update_weights valid_tokens_per_sec_per_gpu",
         aside="checkpointing",
     ),
     within=("timing/train/get_logprobs/", "timing/train/policy_training/", "timing/train/prepare_for_generation/"),
@@ -114,9 +113,9 @@ _SKYRL = Names(
         score="fwd_logprobs_values_reward",
         reward="postprocess_generator_output apply_reward_kl_penalty compute_advantages_and_returns",
         train="train_critic_and_policy",
-        own="convert_to_training_input update_ref_with_policy",
-        # an evaluation comes after the step, and so is in no sum either
-        within="policy_train critic_train sync_weights_only_transfer cleanup_old_checkpoints eval",
+        # an evaluation comes after the step
+        uncounted="convert_to_training_input update_ref_with_policy policy_train critic_train"
+        " sync_weights_only_transfer cleanup_old_checkpoints eval",
         aside="save_checkpoints save_hf_model",
     ),
     response_mean=("generate/avg_num_tokens",),
@@ -134,7 +133,7 @@ _AREAL = Names(
             reference="ref_logp",
             reward="compute_advantage",
             train="train_step critic_train_step",
-            own="clear_batches rollout_pause rollout_pause_generation rollout_continue_generation rollout_resume"
+            uncounted="clear_batches rollout_pause rollout_pause_generation rollout_continue_generation rollout_resume"
             f" {_MOVES}",
             aside="save checkpoint_for_recover eval",
         ),

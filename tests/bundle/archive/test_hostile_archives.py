@@ -159,6 +159,7 @@ def newer(files: Files) -> bytes:
 
 
 NO_PATH, OTHER_FORM = "is no path that is packed", "is not a regular file in the form that suite pack writes"
+OTHER_END = "or damaged: it does not end as one with these files"
 HOSTILE: dict[str, tuple[Callable[[Files], bytes], str]] = {
     "a path out of the folder": (with_file("runs/../../escaped"), NO_PATH),
     "an absolute path": (with_file("/tmp/escaped"), NO_PATH),
@@ -172,9 +173,9 @@ HOSTILE: dict[str, tuple[Callable[[Files], bytes], str]] = {
     "a file that is a folder too": (with_file("licences/suite.txt/more"), "both a file and a folder"),
     "a name that is too long": (with_file("runs/" + "a" * 300), NO_PATH),
     "a name that is too deep": (with_file("runs/" + "a/" * 20 + "a"), NO_PATH),
-    "a link": (with_entry(stat.S_IFLNK | 0o777), OTHER_FORM),
-    "a device": (with_entry(stat.S_IFCHR | 0o666), OTHER_FORM),
-    "a pipe": (with_entry(stat.S_IFIFO | 0o666), OTHER_FORM),
+    "a link": (with_entry(stat.S_IFLNK | 0o777), OTHER_END),
+    "a device": (with_entry(stat.S_IFCHR | 0o666), OTHER_END),
+    "a pipe": (with_entry(stat.S_IFIFO | 0o666), OTHER_END),
     "a folder": (lambda files: zipped(files, (entry("runs/x/", stat.S_IFDIR | 0o755), b"")), NO_PATH),
     "a bomb": (bomb, "taken for a bomb"),
     "a bomb with small sizes": (bomb_that_lies, "Bad CRC"),
@@ -199,12 +200,12 @@ HOSTILE: dict[str, tuple[Callable[[Files], bytes], str]] = {
         ),
         OTHER_FORM,
     ),
-    "a directory that speaks of more files": (many, "does not end as one"),
-    "two names of one file": (in_two_ways, OTHER_FORM),
+    "a directory that speaks of more files": (many, OTHER_END),
+    "two names of one file": (in_two_ways, OTHER_END),
     "cut short": (lambda files: zipped(files)[:-40], "is no archive of suite pack"),
     "half of it": (lambda files: zipped(files)[: len(zipped(files)) // 2], "is no archive of suite pack"),
-    "a comment": (lambda files: zipped(files, comment=b"hello"), "does not end as one"),
-    "something in front": (lambda files: b"#!/bin/sh\n" + zipped(files), OTHER_FORM),
+    "a comment": (lambda files: zipped(files, comment=b"hello"), OTHER_END),
+    "something in front": (lambda files: b"#!/bin/sh\n" + zipped(files), OTHER_END),
     "a ZIP of others": (lambda files: zipped({"readme.txt": b"hello"}), "is no archive of suite pack"),
     "an index that is no JSON": (lambda files: zipped({**files, INDEX: b"hello"}), "is not JSON"),
     "an index of other fields": (lambda files: zipped({**files, INDEX: b'{"schema":"suite/archive/1"}'}), "required"),

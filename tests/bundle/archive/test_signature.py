@@ -101,7 +101,7 @@ def test_mistakes_are_one_line(signed: Path, tmp_path: Path) -> None:
         done = suite(*arguments)
         assert done.exit_code == 2 and says in done.stderr
     assert not target.exists()
-    with pytest.raises(UsageError, match="is no key"):
+    with pytest.raises(UsageError, match="cannot sign with"):
         sign(b"index", tmp_path / "nothing")
 
 

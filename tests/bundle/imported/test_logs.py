@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from suite.bundle.files import DamagedBundle
 from suite.bundle.imported import steps as steps_module
 from suite.bundle.imported.derive import derive
 from suite.bundle.imported.record import MARK, Import, ImportedRecord, Told
-from suite.bundle.imported.steps import UnusableLog, read_steps
+from suite.bundle.imported.steps import read_steps
 from suite.bundle.imported.store import log_facts
-from suite.bundle.imported.timers import NAMES, OWN, WHOLE, WITHIN, Tool
+from suite.bundle.imported.timers import NAMES, UNCOUNTED, WHOLE, Tool
 from suite.worker.trainers.nemo_rl.logged import TIMERS
 from tests.bundle.imported.made import PRINTED, TOLD, nemo_console, nemo_tracker, verl_console, verl_tracker
 
@@ -91,7 +92,7 @@ def test_the_warm_up_is_left_out() -> None:
     found = record(text, warmup=1)
     assert found.seconds == (99.0, 10.0, 10.0)
     assert found.step_seconds == 10 and found.steps.first == 2 and found.steps.warmup == 1
-    with pytest.raises(UnusableLog, match="3 steps, and 3 are left out"):
+    with pytest.raises(DamagedBundle, match="3 steps, and 3 are left out"):
         record(verl_console(), warmup=3)
 
 
@@ -116,9 +117,9 @@ def test_timers_that_overlap_have_no_shares() -> None:
 
 
 def test_what_was_told_must_not_contradict_the_log() -> None:
-    with pytest.raises(UnusableLog, match="--samples 32 is not"):
+    with pytest.raises(DamagedBundle, match="--samples 32 is not"):
         record(nemo_tracker(), "nemo-rl", TOLD.model_copy(update={"samples": 32}))
-    with pytest.raises(UnusableLog, match="--prompt-tokens 90 is not"):
+    with pytest.raises(DamagedBundle, match="--prompt-tokens 90 is not"):
         record(verl_console(), told=TOLD.model_copy(update={"prompt_tokens": 90.0}))
 
 
@@ -141,7 +142,7 @@ REFUSED: list[tuple[str, Tool, str]] = [
     ('{"a": 1}', "nemo-rl", "is no object of numbers by step"),
     ('{"a": {"x": 1}}', "nemo-rl", "which is no number"),
     ('{"a": ' * 40, "nemo-rl", "not JSON"),
-    (PRINTED["skyrl"] * 2, "skyrl", "is of step 1 behind step 4: two runs in one log"),
+    (PRINTED["skyrl"] * 2, "skyrl", "tells step 1 behind step 4: two runs in one log"),
     (PRINTED["areal"] * 2, "areal", "two runs in one log"),
     (PRINTED["areal"].replace("06:00:00.276", "05:00:00.276"), "areal", "step 2 of the log took -3599.86 s in"),
     (PRINTED["areal"].replace("20261124", "20269924"), "areal", "nowhere does it tell the time from"),
@@ -153,7 +154,7 @@ REFUSED: list[tuple[str, Tool, str]] = [
 
 @pytest.mark.parametrize(("text", "tool", "problem"), REFUSED, ids=[each[2][:24] for each in REFUSED])
 def test_a_wrong_log_is_refused_in_one_line(text: str, tool: Tool, problem: str) -> None:
-    with pytest.raises(UnusableLog, match=problem) as refused:
+    with pytest.raises(DamagedBundle, match=problem) as refused:
         record(text, tool)
     assert "\n" not in str(refused.value) and len(str(refused.value)) < 400
 
@@ -173,7 +174,7 @@ def test_a_wrong_log_is_refused_in_one_line(text: str, tool: Tool, problem: str)
 def test_a_hostile_line_ends(line: str) -> None:
     """With a pattern that goes back over what it read, it would not in hours."""
     for tool in NAMES:
-        with pytest.raises(UnusableLog):
+        with pytest.raises(DamagedBundle):
             read_steps(f"=== Step 1/1 ===\nStep 1:\n{line}\nTrain step {line}\n".encode(), tool)
 
 
@@ -181,7 +182,7 @@ def test_what_a_log_may_take_of_memory_is_bounded(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(steps_module, "MOST_VALUES", 100)
     pairs = " - ".join(f"timing_s/{index}:1" for index in range(60))
     text = "".join(f"step:{number} - timing_s/step:1 - {pairs}\n" for number in (1, 2)).encode()
-    with pytest.raises(UnusableLog, match="more than 100 numbers"):
+    with pytest.raises(DamagedBundle, match="or 100 numbers"):
         read_steps(text, "verl")
 
 
@@ -189,7 +190,7 @@ def test_nemo_rls_timers_are_those_by_which_the_worker_reads_its_log() -> None:
     """The driver does not import the worker, so that the names stand twice."""
     names = NAMES["nemo-rl"]
     for name, phase in TIMERS.items():
-        assert names.phase_of(name) == {None: OWN, "whole": WHOLE, "within": WITHIN}.get(phase, phase)
+        assert names.phase_of(name) == {None: UNCOUNTED, "whole": WHOLE, "within": UNCOUNTED}.get(phase, phase)
 
 
 REAL = Path(__file__).resolve().parents[3] / "docs/results/trainers-grpo/runs/verl-1M-llama-n2-e7a096eb-r1"
