@@ -1,19 +1,18 @@
 """The runs of some folders as a list: which there are, in which state, chosen and ordered as somebody asked."""
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from suite.bundle.archive.opening import Opened, opened
-from suite.bundle.cache.survey import Surveyed, survey
+from suite.bundle.cache.survey import survey
 from suite.bundle.cache.table import Derived, View, select
 from suite.bundle.facts import inner
-from suite.bundle.imported.record import MARK, ImportedRecord
+from suite.bundle.imported.record import MARK
 from suite.bundle.imported.store import IMPORT, ImportFolder
-from suite.bundle.record import Status
 from suite.bundle.store import DamagedBundle, StillRunning
 from suite.bundle.tags import tags_by_path
 from suite.spec.base import UsageError
@@ -27,91 +26,87 @@ RUNNING, DAMAGED, IMPORTED = "running", "damaged", "imported"
 STATUSES = ("ok", "failed", "interrupted", RUNNING, DAMAGED, IMPORTED)
 
 
-@dataclass(frozen=True, slots=True)
-class RunLine:
-    """Times are Unix seconds, rates samples per second with the run's own interval. ``findings``: what does not fit
-    together within the bundle. ``device_name``: of rank 0's accelerator or processor."""
-
-    run: str
-    backend: str
-    size: str
-    ranks: int
-    layout: str
-    algorithm: str
-    workload: str
-    device: Literal["cpu", "cuda"]
-    device_name: str | None
-    precision: str
-    repeat: int
-    status: Status
-    failure: str | None
-    validity: str | None
-    findings: tuple[str, ...]
-    started: float | None
-    ended: float | None
-    samples_per_second: float | None
-    low: float | None
-    high: float | None
-    digest: str | None
-
-
 #: Facts that the record has of its run by the same names.
 _OF_THE_RUN = ("backend", "size", "ranks", "workload", "device", "precision", "repeat", "started", "ended")
 
 
-def _made(derived: Derived) -> RunLine:
+def _made(derived: Derived) -> dict[str, Any]:
+    """Facts of a run. Times are Unix seconds, rates samples per second with the run's own interval. ``findings``: what
+    does not fit together within the bundle. ``device_name``: of rank 0's accelerator or processor."""
     record = derived.record
     run, failure, rates = record.run, record.failure, record.throughput
     rate = rates.samples_per_second if rates else None
     name = inner(record.environment.worker, *(("cpu", "model") if run.device == "cpu" else ("device", "name")))
-    return RunLine(
-        run=run.id,
-        layout=run.layout.label(),
-        algorithm=derived.manifest.workload.algorithm.text(),
-        device_name=name if isinstance(name, str) else None,
-        status=record.status,
-        failure=None if failure is None else failure.kind,
-        validity=None if record.validity is None else record.validity.status,
-        findings=tuple(sorted({finding.name for finding in derived.findings if finding.leaves_out})),
-        samples_per_second=rate.value if rate else None,
-        low=rate.low if rate else None,
-        high=rate.high if rate else None,
-        digest=derived.digest,
+    return {
+        "run": run.id,
         **{name: getattr(run, name) for name in _OF_THE_RUN},
-    )
+        "layout": run.layout.label(),
+        "algorithm": derived.manifest.workload.algorithm.text(),
+        "device_name": name if isinstance(name, str) else None,
+        "status": record.status,
+        "failure": None if failure is None else failure.kind,
+        "validity": None if record.validity is None else record.validity.status,
+        "findings": sorted({finding.name for finding in derived.findings if finding.leaves_out}),
+        "samples_per_second": rate.value if rate else None,
+        "low": rate.low if rate else None,
+        "high": rate.high if rate else None,
+        "digest": derived.digest,
+    }
 
 
-LINES = View("line", ("report",), _made, RunLine)
+LINES: View[dict[str, Any]] = View("line", ("report",), _made, dict)
+
+
+def _imported(folder: Path) -> dict[str, Any] | DamagedBundle:
+    """Facts of another tool's log, of which most were told by the importer."""
+    try:
+        record = ImportFolder(folder).derived()
+    except DamagedBundle as error:
+        return error
+    return {
+        "run": record.id,
+        "status": IMPORTED,
+        "backend": record.tool,
+        "size": record.told.model,
+        "ranks": record.told.devices,
+        "algorithm": record.told.algorithm,
+        "device_name": record.told.device,
+        "samples_per_second": record.throughput.samples_per_second,
+        "mark": MARK,
+    }
+
+
+#: What is told of every run, where it is known.
+_FACTS = (
+    *("layout", "algorithm", "device_name", "failure", "validity", "findings", *_OF_THE_RUN),
+    *("samples_per_second", "low", "high", "digest", "mark"),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """One bundle. ``line``: null where it cannot be read yet, as ``problem`` says, and of other tools' logs."""
+    """One bundle. ``facts``: as they are known, none where it cannot be read yet, as ``problem`` says."""
 
     path: str
     run: str
     status: str
-    line: RunLine | None
+    facts: Mapping[str, Any]
     tags: tuple[str, ...] = ()
     problem: str | None = None
-    imported: ImportedRecord | None = None
 
     def fact(self, name: str) -> Any:
-        """A fact of ``RunLine`` by its name; null where it is not known."""
-        if self.imported is not None:
-            return _IMPORTED_FACTS.get(name, lambda _: None)(self.imported)
-        return getattr(self.line, name, None)
+        """Null where it is not known."""
+        return self.facts.get(name)
 
     @property
     def state(self) -> str:
-        line = self.line
-        if line is None or line.status == "interrupted":
+        if self.status == "failed":
+            return f"failed: {self.fact('failure') or 'unknown'}"
+        if self.status != "ok":
             return self.status
-        if line.status == "failed":
-            return f"failed: {line.failure or 'unknown'}"
-        if line.findings:
+        if self.fact("findings"):
             return "inconsistent"
-        return line.validity if line.validity in ("suspect", "invalid") else "ok"
+        return self.fact("validity") if self.fact("validity") in ("suspect", "invalid") else "ok"
 
     @property
     def is_valid(self) -> bool:
@@ -120,7 +115,7 @@ class Listed:
 
     def as_json(self) -> dict[str, Any]:
         return {
-            **{name: self.fact(name) for name in _LINE_FIELDS},
+            **{name: self.fact(name) for name in _FACTS},
             "path": self.path,
             "run": self.run,
             "status": self.status,
@@ -128,28 +123,7 @@ class Listed:
             "state": self.state,
             "valid": self.is_valid,
             "tags": list(self.tags),
-            "mark": MARK if self.imported else None,
         }
-
-
-_LINE_FIELDS = tuple(one.name for one in fields(RunLine))
-#: What a list shows of another tool's log: most of it was told by the importer.
-_IMPORTED_FACTS: dict[str, Callable[[ImportedRecord], Any]] = {
-    "backend": lambda record: record.tool,
-    "size": lambda record: record.told.model,
-    "ranks": lambda record: record.told.devices,
-    "algorithm": lambda record: record.told.algorithm,
-    "device_name": lambda record: record.told.device,
-    "samples_per_second": lambda record: record.throughput.samples_per_second,
-}
-
-
-@dataclass(frozen=True)
-class Listing:
-    """``problems``: files of tags that cannot be used, a line each."""
-
-    runs: tuple[Listed, ...]
-    problems: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -185,18 +159,21 @@ class Wanted:
         )
 
 
-def read_listing(paths: Sequence[Path], progress: Progress | None = None) -> Listing:
-    """Every bundle: also what is being run, and what cannot be read. ``progress`` is called now and then with how many
-    are done of how many. Raises UsageError for what is no folder and no archive."""
+def read_listing(paths: Sequence[Path], progress: Progress | None = None) -> tuple[list[Listed], list[str]]:
+    """Every bundle: also what is being run, and what cannot be read; and a line for each file of tags that cannot be
+    used. ``progress`` is called now and then with how many are done of how many. Raises UsageError for what is no
+    folder and no archive."""
     with opened(paths) as places:
         bundles, marked = survey(places.folders, IMPORT)
         tags, problems = tags_by_path([*(Path(each.path) for each in bundles), *marked])
         found = select(bundles, LINES, places.holds, progress and _seldom(progress))
         listed = [
-            _listed(each, line, tags.get(each.path, ()), places) for each, line in zip(bundles, found, strict=True)
+            _listed(each.path, facts, tags.get(each.path, ()), places)
+            for each, facts in zip(bundles, found, strict=True)
         ]
-        listed += [_listed_import(ImportFolder(each), tags.get(each.as_posix(), ()), places) for each in marked]
-    return Listing(tuple(listed), tuple(problems))
+        for path in map(Path.as_posix, marked):
+            listed.append(_listed(path, _imported(Path(path)), tags.get(path, ()), places))
+    return listed, problems
 
 
 def _seldom(progress: Progress) -> Progress:
@@ -212,23 +189,14 @@ def _seldom(progress: Progress) -> Progress:
 
 
 def _listed(
-    bundle: Surveyed, line: RunLine | StillRunning | DamagedBundle, tags: tuple[str, ...], places: Opened
+    path: str, facts: dict[str, Any] | StillRunning | DamagedBundle, tags: tuple[str, ...], places: Opened
 ) -> Listed:
-    path, name = places.shown(bundle.path), Path(bundle.path).name
-    if isinstance(line, StillRunning):
-        return Listed(path, name, RUNNING, None, tags, "it is being run")
-    if isinstance(line, DamagedBundle):
-        return Listed(path, name, DAMAGED, None, tags, places.shown(str(line)))
-    return Listed(path, line.run, line.status, line, tags)
-
-
-def _listed_import(folder: ImportFolder, tags: tuple[str, ...], places: Opened) -> Listed:
-    path = places.shown(folder.path.as_posix())
-    try:
-        record = folder.derived()
-    except DamagedBundle as error:
-        return Listed(path, folder.id, DAMAGED, None, tags, places.shown(str(error)))
-    return Listed(path, record.id, IMPORTED, None, tags, imported=record)
+    shown, name = places.shown(path), Path(path).name
+    if isinstance(facts, StillRunning):
+        return Listed(shown, name, RUNNING, {}, tags, "it is being run")
+    if isinstance(facts, DamagedBundle):
+        return Listed(shown, name, DAMAGED, {}, tags, places.shown(str(facts)))
+    return Listed(shown, facts["run"], facts["status"], facts, tags)
 
 
 ORDERS = ("started", "ended", "run", "path", "state", "size", "backend", "device", "ranks", "samples_per_second")
