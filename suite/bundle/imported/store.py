@@ -3,7 +3,7 @@
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,7 +27,6 @@ from suite.bundle.imported.record import (
     IMPORTED_SCHEMA,
     Import,
     ImportedRecord,
-    ImportedRow,
     LogFacts,
     Told,
 )
@@ -125,18 +124,6 @@ def find_all(paths: Iterable[Path]) -> tuple[list[Bundle], list[ImportFolder]]:
 def is_run(path: Path) -> bool:
     """Whether this folder itself is a bundle or an import. Raises UsageError where it cannot be read."""
     return any(path == run.path for runs in find_all([path]) for run in runs)
-
-
-def read_imports(folders: Sequence[ImportFolder]) -> tuple[list[ImportedRow], list[str]]:
-    """Rows of those that can be read, and a line for each of the others."""
-    rows, damaged = [], []
-    for folder in folders:
-        try:
-            evidence = digest_of(folder)
-            rows.append(ImportedRow(record=folder.derived(), path=folder.path.as_posix(), digest=evidence))
-        except DamagedBundle as error:
-            damaged.append(f"{folder.path}: {error}")
-    return rows, damaged
 
 
 def verify_import(folder: ImportFolder) -> "Verification":
