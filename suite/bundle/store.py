@@ -29,7 +29,6 @@ from suite.spec.foreign import DOCUMENT_BYTES
 from suite.spec.manifest import Manifest
 from suite.spec.names import SAFE_ID
 from suite.spec.redaction import without_secrets
-from suite.spec.schema_files import not_read
 
 _ENVIRONMENT = "environment.json"
 #: What a record is derived from, beside the events.
@@ -39,10 +38,6 @@ _LOCK_BYTES, _MADE = 4096, os.O_RDWR | os.O_CREAT
 _LOOK_SECONDS, _PATIENCE_SECONDS = 0.02, 2.0
 #: Of what the driver writes of a run's end: a phase's name is shorter, no failure needs more lines, no code is so far.
 _LONGEST_PHASE, _MOST_LINES, _MOST_CODE = 80, 500, 1 << 31
-
-
-class OtherSchema(DamagedBundle):
-    """The stored record was made by another version of the suite; deriving it again mends it."""
 
 
 class StillRunning(UsageError):
@@ -202,14 +197,11 @@ class Bundle:
         files.replace_atomically(self.path / RECORD, written(record))
 
     def record(self) -> Record | None:
-        """The record as stored; null where there is none. Raises DamagedBundle, OtherSchema of another version."""
+        """As stored; null where there is none, or one of another version's schema. Raises DamagedBundle."""
         text = self.record_text()
-        if text is None:
+        stored = {} if text is None else parse_record(text)
+        if stored.get("schema") != RECORD_SCHEMA:
             return None
-        stored = parse_record(text)
-        schema = stored.get("schema")
-        if schema != RECORD_SCHEMA:
-            raise OtherSchema(not_read(RECORD, schema, RECORD_SCHEMA))
         try:
             return as_record(stored)
         except ValueError as error:
