@@ -36,14 +36,14 @@ def places(root: Path, mark: str | None, only_marked: bool = False) -> Iterator[
     waiting = [""]
     while waiting:
         below = waiting.pop()
-        folder = _joined(root, below)
+        folder = str(root / below)
         try:
             with os.scandir(folder) as found:
                 entries = {entry.name: entry for entry in found}
         except NotADirectoryError as error:
-            raise UsageError(f"{root / below} is not a folder") from error
+            raise UsageError(f"{folder} is not a folder") from error
         except OSError as error:
-            raise UsageError(f"cannot read {root / below}: {(error.strerror or str(error)).lower()}") from error
+            raise UsageError(f"cannot read {folder}: {(error.strerror or str(error)).lower()}") from error
         if MANIFEST in entries or ("events" in entries and os.path.isdir(os.path.join(folder, "events"))):
             if not only_marked:
                 yield Place(folder, below, entries.values(), True)
@@ -81,9 +81,3 @@ def is_trial(bundle: str) -> bool:
     """Whether a bundle is one of the trials of a study: a few iterations, which no figure is made of."""
     above, name = os.path.split(os.path.dirname(bundle))
     return name == TRIALS and os.path.isfile(os.path.join(above, STUDY))
-
-
-def _joined(root: Path, below: str) -> str:
-    """As ``str(root / below)`` has it."""
-    text = str(root)
-    return text if not below else below if text == "." else os.path.join(text, below)
