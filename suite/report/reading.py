@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby, islice
+from itertools import groupby, islice, starmap
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -94,16 +94,36 @@ def read_entries(paths: Sequence[Path], with_imported: bool = False) -> Found[En
 def read_with(look: Look[_Entry], paths: Sequence[Path], with_imported: bool) -> Found[_Entry]:
     """As ``read_entries``, where less than a whole record is looked at; entries have a path."""
     with opened(paths) as places:
-        found = _read(look, places, with_imported)
-        if not places.archives:
-            return found
-        # with the names of archives, which were read in a folder that is gone afterwards
-        return Found(
-            [replace(entry, path=places.shown(entry.path)) for entry in found.entries],  # type: ignore
-            [replace(one, path=places.shown(one.path), text=places.shown(one.text)) for one in found.caveats],
-            replace(found.read_from, paths=tuple(path.as_posix() for path in paths)),
-            tuple(row.model_copy(update={"path": places.shown(row.path)}) for row in found.imported),
-        )
+        shown = places.shown  # archives are read in a folder that is gone afterwards
+        surveyed, marked = survey(places.folders, IMPORT)
+        bundles = [bundle for bundle in surveyed if not is_trial(bundle.path)]
+        tried = [bundle.path for bundle in surveyed if is_trial(bundle.path)]
+        looked = list(zip(bundles, look(bundles, places), strict=True))
+        runs = [one for _, one in looked if isinstance(one, Checked)]
+        unread = [(bundle.path, one) for bundle, one in looked if not isinstance(one, Checked)]
+        imported: list[ImportedRow] = []
+        for folder in map(ImportFolder, marked):
+            path = folder.path.as_posix()
+            try:
+                imported.append(ImportedRow(record=folder.derived(), path=shown(path), digest=digest_of(folder)))
+            except DamagedBundle as error:
+                unread.append((path, error))
+        kept, found = _trusted(runs, bundles, places.folders)
+        text = f"{counted(len(tried), 'trial')} of a study are no rows: suite tune shows what became of them"
+        caveats = [*([Caveat(OTHER, "", text)] if tried else ()), *starmap(_unread, unread), *found]
+        caveats.sort(key=lambda caveat: _ORDER.index(caveat.kind))
+        caveats = [replace(one, path=shown(one.path), text=shown(one.text)) for one in caveats]
+        digests = [row.digest for row in imported] + [one.trace.digest for one in runs]
+        damaged = [path for path, why in unread if isinstance(why, DamagedBundle)]
+        digests += [digest_if_any(Bundle(Path(path))) for path in (*tried, *damaged)]
+        entries = [replace(entry, path=shown(entry.path)) for entry in kept]  # type: ignore
+    if not entries and not (imported and with_imported):
+        detail = "".join(f"; {line}" for line in islice(lines_of(caveats), 1))
+        detail += "; what was imported is not compared" * bool(imported)
+        raise UsageError(f"no bundle to report in {', '.join(str(path) for path in paths)}{detail}")
+    whole = digest_of_all(filter(None, digests)) if digests and None not in digests else None
+    read_from = ReportEvidence(whole, tuple(path.as_posix() for path in paths))
+    return Found(entries, caveats, read_from, tuple(imported) if with_imported else ())
 
 
 def _records(bundles: Sequence[Surveyed], places: Opened) -> list[Checked[Entry] | StillRunning | DamagedBundle]:
@@ -114,34 +134,20 @@ def _records(bundles: Sequence[Surveyed], places: Opened) -> list[Checked[Entry]
     ]
 
 
-def _read(look: Look[_Entry], places: Opened, with_imported: bool) -> Found[_Entry]:
-    surveyed, marked = survey(places.folders, IMPORT)
-    bundles = [bundle for bundle in surveyed if not is_trial(bundle.path)]
-    digests = [digest_if_any(Bundle(Path(bundle.path))) for bundle in surveyed if is_trial(bundle.path)]
-    text = f"{counted(len(digests), 'trial')} of a study are no rows: suite tune shows what became of them"
-    caveats = [Caveat(OTHER, "", text)] if digests else []
-    checked: list[Checked[_Entry]] = []
-    for bundle, one in zip(bundles, look(bundles, places), strict=True):
-        if isinstance(one, StillRunning):
-            caveats.append(Caveat(RUNNING, bundle.path, "left out, because it is still being run", leaves_out=True))
-        elif isinstance(one, DamagedBundle):
-            caveats.append(_damaged(bundle.path, one))
-            digests.append(digest_if_any(Bundle(Path(bundle.path))))
-        else:
-            checked.append(one)
-            digests.append(one.trace.digest)
-    imported: list[ImportedRow] = []
-    for folder in map(ImportFolder, marked):
-        try:
-            row = ImportedRow(record=folder.derived(), path=folder.path.as_posix(), digest=digest_of(folder))
-            imported.append(row)
-            digests.append(row.digest)
-        except DamagedBundle as error:
-            caveats.append(_damaged(folder.path.as_posix(), error))
-            digests.append(digest_if_any(folder))
-    entries = []
-    beside = folder_findings([one.trace for one in checked], {each.path for each in bundles}, frozenset(places.folders))
-    for one in checked:
+def _unread(path: str, why: StillRunning | DamagedBundle) -> Caveat:
+    if isinstance(why, StillRunning):
+        return Caveat(RUNNING, path, "left out, because it is still being run", leaves_out=True)
+    return Caveat(DAMAGED, path, f"left out, damaged: {why}", leaves_out=True)
+
+
+def _trusted(
+    runs: Sequence[Checked[_Entry]], bundles: Sequence[Surveyed], folders: Iterable[Path]
+) -> tuple[list[_Entry], list[Caveat]]:
+    """The runs whose figures stand, and what was found. ``bundles``: all that are in the folders."""
+    beside = folder_findings([one.trace for one in runs], {each.path for each in bundles}, frozenset(folders))
+    kept: list[_Entry] = []
+    caveats: list[Caveat] = []
+    for one in runs:
         path, found = str(one.trace.path), (*one.findings, *beside.get(one.trace.path, ()))
         if one.difference:
             caveats.append(Caveat(ALTERED, path, f"{ALTERED}, which are reported: {one.difference}"))
@@ -149,20 +155,8 @@ def _read(look: Look[_Entry], places: Opened, with_imported: bool) -> Found[_Ent
             text = f"left out, {finding.line()}" if finding.leaves_out else finding.line()
             caveats.append(Caveat(finding.name, path, text, finding.leaves_out))
         if not any(finding.leaves_out for finding in found):
-            entries.append(one.entry)
-    caveats.sort(key=lambda caveat: _ORDER.index(caveat.kind))
-    if not entries and not (imported and with_imported):
-        named = ", ".join(str(path) for path in places.folders)
-        detail = "".join(f"; {line}" for line in islice(lines_of(caveats), 1))
-        detail += "; what was imported is not compared" * bool(imported)
-        raise UsageError(places.shown(f"no bundle to report in {named}{detail}"))
-    whole = digest_of_all(filter(None, digests)) if digests and None not in digests else None
-    read_from = ReportEvidence(whole, tuple(path.as_posix() for path in places.folders))
-    return Found(entries, caveats, read_from, tuple(imported) if with_imported else ())
-
-
-def _damaged(path: str, error: DamagedBundle) -> Caveat:
-    return Caveat(DAMAGED, path, f"left out, damaged: {error}", leaves_out=True)
+            kept.append(one.entry)
+    return kept, caveats
 
 
 def checked(derived: Derived, entry: _Entry) -> Checked[_Entry]:
