@@ -58,7 +58,7 @@ class DriverLog:
 
     path: Path
     file: BinaryIO
-    seq: int
+    seq: int = 0
 
     def write(self, kind: str, **fields: Any) -> None:
         """Append one event with its kind, time and sequence number. Raises UsageError when the disk refuses."""
@@ -145,14 +145,12 @@ class Bundle:
 
     @contextmanager
     def driver_events(self) -> Iterator[DriverLog]:
-        """``.write(kind, **fields)`` appends to events/driver.jsonl. Raises UsageError when the disk refuses."""
+        """``.write(kind, **fields)`` appends to a new events/driver.jsonl. Raises UsageError when the disk refuses."""
         path = self.path / "events" / "driver.jsonl"
         with files.writing(path):
-            file = os.fdopen(os.open(path, _MADE | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644), "r+b")
-            data = file.read()
-            file.truncate(file.seek(data.rfind(b"\n") + 1))  # a line that its writer never finished is no event
+            file = path.open("xb")
         with file:
-            yield DriverLog(path, file, data.count(b"\n"))
+            yield DriverLog(path, file)
 
     def events(self, manifest: Manifest | None = None) -> Events:
         """The driver's and every rank's events, checked, by a manifest that was read already. Raises DamagedBundle."""
