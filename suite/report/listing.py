@@ -1,6 +1,5 @@
 """The runs of some folders as a list: which there are, in which state, chosen and ordered as somebody asked."""
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
@@ -18,9 +17,9 @@ from suite.bundle.tags import tags_by_path
 from suite.spec.base import UsageError
 from suite.spec.names import nearest
 
-#: How many bundles were read, of how many; after how long that is told, and how often then.
+#: How many bundles were read, of how many; and after so many that is told again.
 Progress = Callable[[int, int], None]
-_FIRST_SECONDS, _NEXT_SECONDS = 5.0, 10.0
+_TOLD_EVERY = 500
 #: What a run can be in, besides how it ended.
 RUNNING, DAMAGED, IMPORTED = "running", "damaged", "imported"
 STATUSES = ("ok", "failed", "interrupted", RUNNING, DAMAGED, IMPORTED)
@@ -163,10 +162,15 @@ def read_listing(paths: Sequence[Path], progress: Progress | None = None) -> tup
     """Every bundle: also what is being run, and what cannot be read; and a line for each file of tags that cannot be
     used. ``progress`` is called now and then with how many are done of how many. Raises UsageError for what is no
     folder and no archive."""
+
+    def tell(done: int, whole: int) -> None:
+        if progress is not None and done % _TOLD_EVERY == 0:
+            progress(done, whole)
+
     with opened(paths) as places:
         bundles, marked = survey(places.folders, IMPORT)
         tags, problems = tags_by_path([*(Path(each.path) for each in bundles), *marked])
-        found = select(bundles, LINES, places.holds, progress and _seldom(progress))
+        found = select(bundles, LINES, places.holds, tell)
         listed = [
             _listed(each.path, facts, tags.get(each.path, ()), places)
             for each, facts in zip(bundles, found, strict=True)
@@ -174,18 +178,6 @@ def read_listing(paths: Sequence[Path], progress: Progress | None = None) -> tup
         for path in map(Path.as_posix, marked):
             listed.append(_listed(path, _imported(Path(path)), tags.get(path, ()), places))
     return listed, problems
-
-
-def _seldom(progress: Progress) -> Progress:
-    due = time.monotonic() + _FIRST_SECONDS
-
-    def tell(done: int, whole: int) -> None:
-        nonlocal due
-        if time.monotonic() > due:
-            progress(done, whole)
-            due = time.monotonic() + _NEXT_SECONDS
-
-    return tell
 
 
 def _listed(

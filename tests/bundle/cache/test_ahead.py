@@ -37,8 +37,7 @@ def test_a_list_is_the_same_and_is_not_derived_in_its_own_process(runs, tmp_path
     alone = read_listing([runs])
     few(monkeypatch, 3, tmp_path / "many")
     told: list[tuple[int, int]] = []
-    monkeypatch.setattr("suite.report.listing._FIRST_SECONDS", 0.0)
-    monkeypatch.setattr("suite.report.listing._NEXT_SECONDS", 0.0)
+    monkeypatch.setattr("suite.report.listing._TOLD_EVERY", 1)
     own, examined = os.getpid(), reading.examined
 
     def elsewhere(*asked: Any) -> Any:
