@@ -72,7 +72,7 @@ def list_runs(
         shown = fitting[:most] if most else fitting
         if is_json():
             facts = {"fitting": len(fitting), "found": len(found), "problems": problems}
-            print_json({"runs": [one.as_json() for one in shown], **facts})
+            print_json({"runs": shown, **facts})
             return
         if shown:
             from suite.report.text.runs import print_runs

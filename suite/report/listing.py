@@ -1,6 +1,6 @@
 """The runs of some folders as a list: which there are, in which state, chosen and ordered as somebody asked."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
@@ -25,8 +25,12 @@ RUNNING, DAMAGED, IMPORTED = "running", "damaged", "imported"
 STATUSES = ("ok", "failed", "interrupted", RUNNING, DAMAGED, IMPORTED)
 
 
+#: A run of the list, as ``suite runs list --json`` has it (docs/contracts.md): null where a fact is not known.
+Listed = dict[str, Any]
 #: Facts that the record has of its run by the same names.
 _OF_THE_RUN = ("backend", "size", "ranks", "workload", "device", "precision", "repeat", "started", "ended")
+_OTHERS = ("layout", "algorithm", "device_name", "failure", "validity", "findings", "samples_per_second", "low", "high")
+_UNKNOWN: Listed = dict.fromkeys((*_OF_THE_RUN, *_OTHERS, "digest", "problem", "mark"))
 
 
 def _made(derived: Derived) -> dict[str, Any]:
@@ -75,56 +79,6 @@ def _imported(folder: Path) -> dict[str, Any] | DamagedBundle:
     }
 
 
-#: What is told of every run, where it is known.
-_FACTS = (
-    *("layout", "algorithm", "device_name", "failure", "validity", "findings", *_OF_THE_RUN),
-    *("samples_per_second", "low", "high", "digest", "mark"),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Listed:
-    """One bundle. ``facts``: as they are known, none where it cannot be read yet, as ``problem`` says."""
-
-    path: str
-    run: str
-    status: str
-    facts: Mapping[str, Any]
-    tags: tuple[str, ...] = ()
-    problem: str | None = None
-
-    def fact(self, name: str) -> Any:
-        """Null where it is not known."""
-        return self.facts.get(name)
-
-    @property
-    def state(self) -> str:
-        if self.status == "failed":
-            return f"failed: {self.fact('failure') or 'unknown'}"
-        if self.status != "ok":
-            return self.status
-        if self.fact("findings"):
-            return "inconsistent"
-        return self.fact("validity") if self.fact("validity") in ("suspect", "invalid") else "ok"
-
-    @property
-    def is_valid(self) -> bool:
-        """Whether its figures stand: it ended well, was measured here, and nothing speaks against them."""
-        return self.state == "ok"
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            **{name: self.fact(name) for name in _FACTS},
-            "path": self.path,
-            "run": self.run,
-            "status": self.status,
-            "problem": self.problem,
-            "state": self.state,
-            "valid": self.is_valid,
-            "tags": list(self.tags),
-        }
-
-
 @dataclass(frozen=True)
 class Wanted:
     """Several values of one fact: any of them fits. ``device``: ``cpu``, ``cuda``, or a part of the device's name.
@@ -142,19 +96,19 @@ class Wanted:
     valid: bool | None = None
 
     def fits(self, one: Listed) -> bool:
-        started, device = one.fact("started"), one.fact("device")
-        name, algorithm = one.fact("device_name") or "", (one.fact("algorithm") or "").lower()
+        started, device = one["started"], one["device"]
+        name, algorithm = one["device_name"] or "", (one["algorithm"] or "").lower()
         named = (algorithm, algorithm.partition(":")[0])
         return (
-            set(self.tags) <= set(one.tags)
-            and (not self.status or one.status in self.status)
-            and (not self.size or one.fact("size") in self.size)
-            and (not self.backend or one.fact("backend") in self.backend)
+            set(self.tags) <= set(one["tags"])
+            and (not self.status or one["status"] in self.status)
+            and (not self.size or one["size"] in self.size)
+            and (not self.backend or one["backend"] in self.backend)
             and (not self.device or any(word.lower() == device or word.lower() in name.lower() for word in self.device))
             and (not self.algorithm or any(word.lower() in named for word in self.algorithm))
             and (self.since is None or (started is not None and started >= self.since))
             and (self.until is None or (started is not None and started < self.until))
-            and (self.valid is None or one.is_valid == self.valid)
+            and (self.valid is None or one["valid"] == self.valid)
         )
 
 
@@ -181,14 +135,26 @@ def read_listing(paths: Sequence[Path], progress: Progress | None = None) -> tup
 
 
 def _listed(
-    path: str, facts: dict[str, Any] | StillRunning | DamagedBundle, tags: tuple[str, ...], places: Opened
+    path: str, facts: dict[str, Any] | StillRunning | DamagedBundle, tags: Sequence[str], places: Opened
 ) -> Listed:
-    shown, name = places.shown(path), Path(path).name
     if isinstance(facts, StillRunning):
-        return Listed(shown, name, RUNNING, {}, tags, "it is being run")
-    if isinstance(facts, DamagedBundle):
-        return Listed(shown, name, DAMAGED, {}, tags, places.shown(str(facts)))
-    return Listed(shown, facts["run"], facts["status"], facts, tags)
+        facts = {"status": RUNNING, "problem": "it is being run"}
+    elif isinstance(facts, DamagedBundle):
+        facts = {"status": DAMAGED, "problem": places.shown(str(facts))}
+    state = _state(facts)
+    known = {"path": places.shown(path), "run": Path(path).name, "tags": list(tags), **facts}
+    return {**_UNKNOWN, **known, "state": state, "valid": state == "ok"}
+
+
+def _state(facts: dict[str, Any]) -> str:
+    """Whether its figures stand, ``ok``: it ended well, was measured here, and nothing speaks against them."""
+    if facts["status"] == "failed":
+        return f"failed: {facts['failure'] or 'unknown'}"
+    if facts["status"] != "ok":
+        return str(facts["status"])
+    if facts["findings"]:
+        return "inconsistent"
+    return "ok" if facts["validity"] in (None, "valid") else str(facts["validity"])
 
 
 ORDERS = ("started", "ended", "run", "path", "state", "size", "backend", "device", "ranks", "samples_per_second")
@@ -202,8 +168,7 @@ def ordered(runs: Sequence[Listed], by: str, reverse: bool = False) -> list[List
     if order not in ORDERS:
         raise UsageError(f"there is no order {by!r}{nearest(by, ORDERS)}; there are {', '.join(ORDERS)}")
     fact = "device_name" if order == "device" else order
-    named = sorted(runs, key=lambda one: (one.run, one.path))
-    valued = [(getattr(one, fact) if fact in ("run", "path", "state") else one.fact(fact), one) for one in named]
-    known = [both for both in valued if both[0] is not None]
-    known.sort(key=itemgetter(0), reverse=(order in _MOST_FIRST) != reverse)
-    return [one for _, one in (*known, *(both for both in valued if both[0] is None))]
+    named = sorted(runs, key=lambda one: (one["run"], one["path"]))
+    known = [one for one in named if one[fact] is not None]
+    known.sort(key=itemgetter(fact), reverse=(order in _MOST_FIRST) != reverse)
+    return [*known, *(one for one in named if one[fact] is None)]
