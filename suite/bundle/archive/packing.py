@@ -38,7 +38,7 @@ from suite.bundle.files import DamagedBundle, check_tree, parse_object, read_tex
 from suite.bundle.imported.store import ImportFolder, find_all, identity, verify_import
 from suite.bundle.store import Bundle
 from suite.bundle.verify import Verification, verify_all
-from suite.bundle.walk import ATTIC, RECORD, STUDY, places
+from suite.bundle.walk import ATTIC, RECORD, STUDY, find_studies
 from suite.spec.base import UsageError
 from suite.spec.foreign import DOCUMENT_BYTES, read_bytes
 from suite.spec.version import suite_version
@@ -177,8 +177,8 @@ def _documents(folder: Path) -> Iterator[tuple[str, dict]]:
         if not Path(root, SUBMITTED).is_symlink():
             for file in sorted(Path(root, SUBMITTED).glob("[!.]*.json")):
                 yield _document(file, folder, "submission")
-    for place in places(folder, STUDY, only_marked=True):
-        yield _document(Path(place.path, STUDY), folder, "study")
+    for study in find_studies([folder]):
+        yield _document(study / STUDY, folder, "study")
 
 
 def _document(file: Path, folder: Path, kind: str) -> tuple[str, dict]:
