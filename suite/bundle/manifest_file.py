@@ -1,7 +1,7 @@
 """A manifest read without trust: unchanged since it was made, and of work that formulas can take. What follows from it
 alone is computed once for all of its repeats."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, TypeVar, cast
 
@@ -9,19 +9,49 @@ from pydantic import ValidationError
 
 from suite.bundle.files import DamagedBundle, first_line, parse_object
 from suite.spec.base import printable
-from suite.spec.manifest import MANIFEST_SCHEMA, Manifest
+from suite.spec.manifest import MANIFEST_SCHEMA, Manifest, Run
 from suite.spec.names import SAFE_ID
 from suite.spec.resolve import layout_errors
 from suite.spec.schema_files import not_read
 from suite.spec.typed import MOST, MOST_RANKS, first_beyond
 
+#: Manifests that were read last, by their hashes, each with what it was read from but ``run``: in it repeats differ.
+_MOST_KNOWN, _LONGEST_KNOWN = 256, 1 << 16
+_known: dict[str, tuple[dict[str, Any], Manifest]] = {}
 _MOST_MADE = 1024
 _Make = TypeVar("_Make", bound=Callable[..., Any])
 
 
 def parse_manifest(text: str, name: str) -> Manifest:
-    """The manifest that ``text`` holds; ``name`` is what messages call it. Raises DamagedBundle."""
+    """The manifest that ``text`` holds; ``name`` is what messages call it. Raises DamagedBundle.
+
+    Repeats of a manifest that was read before share all of its parts but ``run``.
+    """
     body = parse_object(text, name)
+    manifest = _repeat(body)
+    if manifest is None:
+        manifest = _read(text, body, name)
+        if len(text) <= _LONGEST_KNOWN:
+            if len(_known) >= _MOST_KNOWN:
+                del _known[next(iter(_known))]
+            _known[manifest.hash] = ({**body, "run": None}, manifest)
+    if not SAFE_ID.fullmatch(manifest.run.id):
+        raise DamagedBundle(f"{name}: run.id {manifest.run.id[:80]!r} cannot be the name of a folder")
+    return manifest
+
+
+def _repeat(body: Mapping[str, Any]) -> Manifest | None:
+    """Null where no manifest is known that differs in ``run`` alone, or it is none, which reading it whole tells."""
+    rest, known = _known.get(str(body.get("hash")), ({}, None))
+    if known is None or {**body, "run": None} != rest or first_beyond(body.get("run")) is not None:
+        return None
+    try:
+        return known.model_copy(update={"run": Run.model_validate(body.get("run"))})
+    except ValidationError:
+        return None
+
+
+def _read(text: str, body: Mapping[str, Any], name: str) -> Manifest:
     if "schema" in body and body["schema"] != MANIFEST_SCHEMA:
         raise DamagedBundle(not_read(name, body["schema"], MANIFEST_SCHEMA))
     beyond = first_beyond(body)
@@ -34,8 +64,6 @@ def parse_manifest(text: str, name: str) -> Manifest:
     except OverflowError as error:
         raise DamagedBundle(f"{name} holds a number too large to read") from error
     _check_content(manifest, name)
-    if not SAFE_ID.fullmatch(manifest.run.id):
-        raise DamagedBundle(f"{name}: run.id {manifest.run.id[:80]!r} cannot be the name of a folder")
     return manifest
 
 
