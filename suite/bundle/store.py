@@ -97,8 +97,6 @@ class Bundle:
         path = root / manifest.run.id
         with files.writing(path):
             root.mkdir(parents=True, exist_ok=True)
-            if os.path.lexists(path):
-                raise AlreadyThere(f"{path} exists; nothing is overwritten")
             try:
                 with draft_folder(path) as draft:
                     (draft / "events").mkdir()
@@ -108,7 +106,7 @@ class Bundle:
                     before_shown(draft)
                     draft.rename(path)
             except OSError as error:
-                if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+                if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
                     raise AlreadyThere(f"{path} exists; nothing is overwritten") from error
                 raise
             files.sync_folder(root)

@@ -23,16 +23,16 @@ def test_a_new_bundle_holds_its_manifest_and_nothing_else(tmp_path):
     assert bundle.environment() == {"host": "a"}
 
 
-def test_nothing_is_overwritten_and_of_two_drivers_that_make_the_same_run_at_once_one_does(tmp_path, monkeypatch):
+def test_nothing_is_overwritten_and_of_two_drivers_that_make_the_same_run_at_once_one_does(tmp_path):
     bundle = Bundle.create(tmp_path, synthetic_manifest())
     (bundle.path / "logs" / "rank-0.log").write_text("kept")
-    with pytest.raises(UsageError, match="exists; nothing is overwritten"):
-        Bundle.create(tmp_path, synthetic_manifest())
-    monkeypatch.setattr(os.path, "lexists", lambda path: False)  # it looked a moment too early
-    with pytest.raises(AlreadyThere):
-        Bundle.create(tmp_path, synthetic_manifest())
+    (tmp_path / synthetic_manifest(repeat=2).run.id).write_text("kept")
+    for repeat in (1, 2):
+        with pytest.raises(AlreadyThere, match="exists; nothing is overwritten"):
+            Bundle.create(tmp_path, synthetic_manifest(repeat=repeat))
+    assert (tmp_path / synthetic_manifest(repeat=2).run.id).read_text() == "kept"
     assert (bundle.path / "logs" / "rank-0.log").read_text() == "kept"
-    assert list(tmp_path.iterdir()) == [bundle.path]
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_a_root_that_is_a_file_or_cannot_be_written_to_is_refused_in_one_line(tmp_path):
