@@ -112,14 +112,12 @@ def print_imported(model: ReportModel) -> None:
             "backend": record.tool,
             "size": visible(record.told.model, _NAME_LENGTH),
             "devices": str(record.told.devices),
-            "steps": str(record.steps.counted),
             "s/step": number(record.step_seconds),
             "samples/s": number(record.throughput.samples_per_second),
             "tokens/s": number(record.throughput.tokens_per_second),
-            "verdict": "imported",
         }
         for record in (row.record for row in model.imported[:HEADLINE_ROWS])
     ]
-    print_widest([Form(shown, compact=False), Form([without(row, "steps", "tokens/s") for row in shown])])
+    print_widest([Form(shown, compact=False), Form(shown)])
     if len(model.imported) > HEADLINE_ROWS:
         say(f"and {len(model.imported) - HEADLINE_ROWS} more imported rows in the report")
