@@ -35,6 +35,8 @@ def _optional_paths(kind: type[Part], prefix: str = "") -> Iterator[str]:
 #: Fields that a reader does without.
 _LATER = frozenset(_optional_paths(Record))
 MOST_DIFFERENCES = 50
+#: Facts may have names as long as their file, above very many values.
+_LONGEST_PATH = 300
 _ABSENT = object()
 
 Status = Literal["equal", "differs", "inconsistent", "damaged", "missing record"]
@@ -130,7 +132,7 @@ def differences(stored: Any, derived: Any, path: str = "") -> Iterator[str]:
     """Every leaf that differs, as ``path: stored X, derived Y``; ``absent`` where one side has no such field."""
     if isinstance(stored, dict) and isinstance(derived, dict):
         for key in [*derived, *(key for key in stored if key not in derived)]:
-            inner = f"{path}.{key}" if path else key
+            inner = (f"{path}.{key}" if path else key)[:_LONGEST_PATH]
             yield from differences(stored.get(key, _ABSENT), derived.get(key, _ABSENT), inner)
     elif isinstance(stored, list) and isinstance(derived, list) and len(stored) == len(derived):
         for index, (left, right) in enumerate(zip(stored, derived, strict=True)):
