@@ -21,6 +21,8 @@ _PHASE_DIGITS, _COPY_PHASES = 9, 3
 _OVERLAP_SECONDS = 0.05
 #: Names in one finding, and missing repeats that are counted.
 _NAMED, _MOST_REPEATS = 5, 10_000
+#: Facts that the record has of its run by the same names.
+_OF_THE_RUN = ("manifest_hash", "plan", "repeat", "started", "ended")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +54,12 @@ class Trace:
         return cls(
             path=path,
             run_id=run.id,
-            manifest_hash=run.manifest_hash,
-            plan=run.plan,
-            repeat=run.repeat,
             host=_host(record),
-            started=run.started,
-            ended=run.ended,
             seconds=record.iterations.seconds,
             phases=tuple(phase.seconds for phase in timed if phase),
             digest=digest,
             start=record.turns.start if record.turns else None,
+            **{name: getattr(run, name) for name in _OF_THE_RUN},
         )
 
 
