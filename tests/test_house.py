@@ -125,7 +125,6 @@ OWN_FILES = {
     ),
     "writes a draft that is not there yet; the package's own licence": ("bundle/archive/packing.py",),
     "writes a bundle that it has just made": ("conduct/cluster/standing.py",),
-    "locks, through no link": ("bundle/drafts.py",),
     "the driver's own log and lock, through no link": ("bundle/store.py",),
     "the user's own cache, through no link": ("bundle/cache/database.py",),
     "the user's own key, which must be theirs alone": ("conduct/running/provenance.py",),

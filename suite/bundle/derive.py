@@ -26,7 +26,7 @@ from suite.bundle.record import (
     plain,
 )
 from suite.bundle.sides import overlap, with_sides_compared
-from suite.bundle.store import Bundle, OtherSchema, StillRunning
+from suite.bundle.store import Bundle, StillRunning
 from suite.bundle.timeline import Timeline, make_timeline
 from suite.bundle.utilisation import compute, impossible_figures, memory
 from suite.bundle.validity import noise_and_validity
@@ -105,10 +105,7 @@ def record_of(bundle: Bundle, is_over: bool = False) -> Record:
 
     ``is_over``: as its holder knows. Raises DamagedBundle, StillRunning while another holds a run without its record.
     """
-    try:
-        return bundle.record() or derive(bundle, is_over=is_over)
-    except OtherSchema:
-        return derive(bundle, is_over=is_over)
+    return bundle.record() or derive(bundle, is_over=is_over)
 
 
 def _ending(timeline: Timeline) -> tuple[Status, Failure | None]:

@@ -1,7 +1,5 @@
 """Hidden drafts beside what they become, each locked while somebody works on it; those of killed processes go."""
 
-import errno
-import fcntl
 import os
 import re
 import shutil
@@ -16,9 +14,6 @@ from suite.bundle.files import locked
 _DRAFT = re.compile(r"\.(?P<name>.+?)(?P<removed>\.removed)?\.[0-9]+", re.DOTALL)
 #: A draft is younger than this when its maker has not locked it yet.
 _FRESH_SECONDS = 2.0
-#: What a file system says that locks no folder; there, time has to tell.
-_NO_LOCKS = frozenset((errno.EBADF, errno.ENOLCK, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP))
-_OLD_SECONDS = 24 * 3600.0
 
 
 def draft_of(path: Path, removed: str = "") -> Path:
@@ -44,8 +39,8 @@ def draft_folder(path: Path, mode: int = 0o777) -> Iterator[Path]:
 def at_work(draft: Path) -> Iterator[None]:
     """Keep ``clear_drafts`` of other processes from it until the end of the block, wherever it is moved meanwhile."""
     with ExitStack() as ending:
-        with suppress(OSError):  # where nothing can be locked, its age protects it
-            ending.callback(os.close, locked(draft, os.O_RDONLY | os.O_NONBLOCK))
+        with suppress(OSError):  # where nothing can be locked, no draft is removed either
+            ending.callback(os.close, locked(draft, os.O_RDONLY | os.O_NONBLOCK, wait=True))
         yield
 
 
@@ -64,17 +59,10 @@ def clear_drafts(folder: Path, names: Collection[str]) -> None:
 
 def _is_abandoned(draft: Path) -> bool:
     try:
-        descriptor = os.open(draft, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)  # no pipe is waited for
+        descriptor = locked(draft, os.O_RDONLY | os.O_NONBLOCK)  # no pipe is waited for
     except OSError:
         return False
     try:
-        age = time.time() - os.fstat(descriptor).st_mtime
-        if age < _FRESH_SECONDS:
-            return False  # and is not locked for a look, when its maker is about to
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            return error.errno in _NO_LOCKS and age > _OLD_SECONDS
-        return True
+        return time.time() - os.fstat(descriptor).st_mtime > _FRESH_SECONDS
     finally:
         os.close(descriptor)

@@ -15,11 +15,6 @@ from suite.spec.base import UsageError
 from suite.spec.base import first_line as first_line
 from suite.spec.names import repeated
 
-_ADVICE = {
-    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "; free some and run the same command again"),
-    errno.EFBIG: "; this shell limits the size of files (ulimit -f): raise it and run the same command again",
-}
-
 DEPTH = 24
 _MOST_INTEGER = 1 << 64
 
@@ -34,7 +29,8 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        advice = _ADVICE.get(error.errno or 0, "")
+        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        advice = "; free some and run the same command again" if is_full else ""
         raise UsageError(f"cannot write {path}: {(error.strerror or str(error)).lower()}{advice}") from error
 
 

@@ -21,6 +21,8 @@ _PHASE_DIGITS, _COPY_PHASES = 9, 3
 _OVERLAP_SECONDS = 0.05
 #: Names in one finding, and missing repeats that are counted.
 _NAMED, _MOST_REPEATS = 5, 10_000
+#: Facts that the record has of its run by the same names.
+_OF_THE_RUN = ("manifest_hash", "plan", "repeat", "started", "ended")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +54,12 @@ class Trace:
         return cls(
             path=path,
             run_id=run.id,
-            manifest_hash=run.manifest_hash,
-            plan=run.plan,
-            repeat=run.repeat,
             host=_host(record),
-            started=run.started,
-            ended=run.ended,
             seconds=record.iterations.seconds,
             phases=tuple(phase.seconds for phase in timed if phase),
             digest=digest,
             start=record.turns.start if record.turns else None,
+            **{name: getattr(run, name) for name in _OF_THE_RUN},
         )
 
 
@@ -78,14 +76,13 @@ def folder_findings(
     made without is looked for. ``named``: folders that somebody named themselves, beside which others may well be.
     """
     ordered = sorted(traces, key=lambda trace: (trace.started or 0.0, str(trace.path)))
-    all_found = [*_copied_runs(ordered), *_copied_seconds(ordered), *_run_ids(ordered)]
+    all_found = [*_copies(ordered), *_run_ids(ordered)]
     if bundles is not None:
         all_found += [*_folder_names(ordered), *_missing_repeats(ordered, bundles, named), *_overlaps(ordered)]
-    found: dict[Path, list[Finding]] = defaultdict(list)
+    found: dict[Path, tuple[Finding, ...]] = {}
     for trace, name, text in all_found:
-        if name != "copied-seconds" or not any(one.name == "copied-run" for one in found[trace.path]):
-            found[trace.path].append(Finding(name=name, text=text))
-    return {path: tuple(findings) for path, findings in found.items() if findings}
+        found[trace.path] = (*found.get(trace.path, ()), Finding(name=name, text=text))
+    return found
 
 
 def _host(record: Record) -> str | None:
@@ -95,29 +92,26 @@ def _host(record: Record) -> str | None:
     return host if isinstance(host, str) and alone else None
 
 
-def _copied_runs(traces: Sequence[Trace]) -> _Found:
-    """The same run twice: of no two runs of a manifest do start and iterations last the same to the last digit."""
-    seen: dict[tuple, Trace] = {}
-    for trace in traces:
-        key = (trace.manifest_hash, trace.started, trace.seconds or (trace.run_id, trace.ended))
-        first = seen.setdefault(key, trace)
-        if first is not trace:
-            yield trace, "copied-run", f"the same run as {first.path}"
-
-
-def _copied_seconds(traces: Sequence[Trace]) -> _Found:
-    """Iterations, or phases, that last as long as those of another run; what never varies proves nothing."""
+def _copies(traces: Sequence[Trace]) -> _Found:
+    """The same run twice, and iterations or phases that last as long as those of another: of no two runs of a manifest
+    do start and iterations last the same to the last digit. What never varies proves nothing."""
+    whole: dict[tuple, Trace] = {}
     near: dict[tuple[int, int], list[Trace]] = defaultdict(list)
     equal: dict[tuple[str, tuple[float, ...]], Trace] = {}  # of one row: among all runs of a large folder two may agree
     for trace in traces:
+        key = (trace.manifest_hash, trace.started, trace.seconds or (trace.run_id, trace.ended))
+        first = whole.setdefault(key, trace)
+        if first is not trace:
+            yield trace, "copied-run", f"the same run as {first.path}"
+            continue
         if len(set(trace.seconds)) < 2:
             continue
         place, count = round(trace.seconds[0] / _COPY_SECONDS), len(trace.seconds)
         around = (other for step in (-1, 0, 1) for other in near.get((place + step, count), ()))
-        first = next((other for other in around if _same_seconds(other.seconds, trace.seconds)), None)
+        alike = next((other for other in around if _same_seconds(other.seconds, trace.seconds)), None)
         near[place, count].append(trace)
-        if first is not None:
-            yield trace, "copied-seconds", f"its {count} iterations took as long as those of {first.path}"
+        if alike is not None:
+            yield trace, "copied-seconds", f"its {count} iterations took as long as those of {alike.path}"
             continue
         phases = tuple(round(seconds, _PHASE_DIGITS) for seconds in trace.phases if seconds > 0)
         same = equal.setdefault((trace.manifest_hash, phases), trace) if len(phases) >= _COPY_PHASES else trace
@@ -126,10 +120,10 @@ def _copied_seconds(traces: Sequence[Trace]) -> _Found:
 
 
 def _same_seconds(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
-    if one == other:
-        return True
-    pairs = zip(one, other, strict=True)
-    return len(one) >= _COPY_ITERATIONS and all(abs(left - right) <= _COPY_SECONDS for left, right in pairs)
+    """To rounding; so few that they may agree by chance, to the last digit."""
+    if len(one) < _COPY_ITERATIONS:
+        return one == other
+    return all(abs(left - right) <= _COPY_SECONDS for left, right in zip(one, other, strict=True))
 
 
 def _run_ids(traces: Sequence[Trace]) -> _Found:
@@ -181,16 +175,14 @@ def _missing_repeats(traces: Sequence[Trace], bundles: Collection[str], named: C
 
 def _overlaps(traces: Sequence[Trace]) -> _Found:
     """Runs of a plan on one host follow each other, unless they were asked for at one time or took turns."""
-    last: dict[tuple[str, str], Trace] = {}
+    last: dict[tuple[str, str], tuple[float, Trace]] = {}
     for trace in traces:
         if trace.host is None or trace.started is None or trace.ended is None:
             continue
-        before = last.get((trace.plan, trace.host))
-        took_turns = before is not None and before.start is not None and before.start == trace.start
-        if before and before.ended is not None and before.started != trace.started and not took_turns:
-            overlap = min(before.ended, trace.ended) - trace.started
-            if overlap > _OVERLAP_SECONDS:
-                text = f"ran for {overlap:.6g} s at the same time on {trace.host} as {before.path}"
-                yield trace, "overlapping-runs", text
-        if before is None or before.ended is None or trace.ended > before.ended:
-            last[trace.plan, trace.host] = trace
+        end, before = last.get((trace.plan, trace.host), (trace.started, trace))
+        took_turns = before.start is not None and before.start == trace.start
+        both = min(end, trace.ended) - trace.started
+        if both > _OVERLAP_SECONDS and before.started != trace.started and not took_turns:
+            yield trace, "overlapping-runs", f"ran for {both:.6g} s at the same time on {trace.host} as {before.path}"
+        if trace.ended >= end:
+            last[trace.plan, trace.host] = (trace.ended, trace)

@@ -1,13 +1,10 @@
-"""A manifest read without trust: unchanged since it was made, and of work that formulas can take.
-
-What follows from a manifest alone is computed once for all of its repeats.
-"""
+"""A manifest read without trust: unchanged since it was made, and of work that formulas can take. What follows from it
+alone is computed once for all of its repeats."""
 
 from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, TypeVar, cast
 
-import msgspec
 from pydantic import ValidationError
 
 from suite.bundle.files import DamagedBundle, first_line, parse_object
@@ -18,9 +15,9 @@ from suite.spec.resolve import layout_errors
 from suite.spec.schema_files import not_read
 from suite.spec.typed import MOST, MOST_RANKS, first_beyond
 
-#: Manifests that were read last, by all but their ``run``, in which alone repeats differ, and on which nothing depends.
+#: Manifests that were read last, by their hashes, each with what it was read from but ``run``: in it repeats differ.
 _MOST_KNOWN, _LONGEST_KNOWN = 256, 1 << 16
-_known: dict[bytes, tuple[int, Manifest]] = {}
+_known: dict[str, tuple[dict[str, Any], Manifest]] = {}
 _MOST_MADE = 1024
 _Make = TypeVar("_Make", bound=Callable[..., Any])
 
@@ -30,52 +27,36 @@ def parse_manifest(text: str, name: str) -> Manifest:
 
     Repeats of a manifest that was read before share all of its parts but ``run``.
     """
-    rest, run = _parts(text)
-    names = text.count('":')
-    manifest = _repeat_of(_known.get(rest), run, names)
+    body = parse_object(text, name)
+    manifest = _repeat(body)
     if manifest is None:
-        manifest = _read(text, parse_object(text, name), name)
-        if 0 < len(rest) <= _LONGEST_KNOWN:
+        manifest = _read(text, body, name)
+        if len(text) <= _LONGEST_KNOWN:
             if len(_known) >= _MOST_KNOWN:
                 del _known[next(iter(_known))]
-            _known[rest] = (names - run.count(b'":'), manifest)
+            _known[manifest.hash] = ({**body, "run": None}, manifest)
     if not SAFE_ID.fullmatch(manifest.run.id):
         raise DamagedBundle(f"{name}: run.id {manifest.run.id[:80]!r} cannot be the name of a folder")
     return manifest
 
 
-def _parts(text: str) -> tuple[bytes, bytes]:
-    """All but ``run``, and that, as they are written; nothing where names are not plain to count, as they are here:
-    each is followed by ``":`` at once, and nothing else is."""
-    if any(mark in text for mark in ("\\", "\t", "\r", " :")):
-        return b"", b""
-    try:
-        parts = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        return b"", b""
-    run = parts.pop("run", msgspec.Raw(b""))
-    return b"\0".join(part for name, value in parts.items() for part in (name.encode(), bytes(value))), bytes(run)
-
-
-def _repeat_of(known: tuple[int, Manifest] | None, run: bytes, names: int) -> Manifest | None:
-    """With another ``run``; null where none is known, or it is not a run, which reading it whole tells better.
-
-    ``names``: how many there are in all, which are no more than those of the known one and of the run where none is
-    given twice.
-    """
-    if known is None or names != known[0] + run.count(b'":'):
+def _repeat(body: Mapping[str, Any]) -> Manifest | None:
+    """Null where no manifest is known that differs in ``run`` alone, or it is none, which reading it whole tells."""
+    rest, known = _known.get(str(body.get("hash")), ({}, None))
+    if known is None or {**body, "run": None} != rest or first_beyond(body.get("run")) is not None:
         return None
     try:
-        _check_numbers({"run": parse_object(run.decode(), "run")}, "run")
-        return known[1].model_copy(update={"run": Run.model_validate_json(run)})
-    except (ValidationError, DamagedBundle):
+        return known.model_copy(update={"run": Run.model_validate(body.get("run"))})
+    except ValidationError:
         return None
 
 
 def _read(text: str, body: Mapping[str, Any], name: str) -> Manifest:
     if "schema" in body and body["schema"] != MANIFEST_SCHEMA:
         raise DamagedBundle(not_read(name, body["schema"], MANIFEST_SCHEMA))
-    _check_numbers(body, name)
+    beyond = first_beyond(body)
+    if beyond is not None:  # beyond any machine, it would overflow in formulas
+        raise DamagedBundle(f"{name}: {printable('.'.join(beyond))[:200]} is larger than {MOST}")
     try:
         manifest = Manifest.model_validate_json(text)
     except ValidationError as error:
@@ -84,13 +65,6 @@ def _read(text: str, body: Mapping[str, Any], name: str) -> Manifest:
         raise DamagedBundle(f"{name} holds a number too large to read") from error
     _check_content(manifest, name)
     return manifest
-
-
-def _check_numbers(body: Mapping[str, Any], file: str) -> None:
-    """Numbers beyond any machine, wherever they are, would overflow in formulas. Raises DamagedBundle."""
-    beyond = first_beyond(body)
-    if beyond is not None:
-        raise DamagedBundle(f"{file}: {printable('.'.join(beyond))[:200]} is larger than {MOST}")
 
 
 def _check_content(manifest: Manifest, file: str) -> None:

@@ -29,7 +29,6 @@ from suite.spec.foreign import DOCUMENT_BYTES
 from suite.spec.manifest import Manifest
 from suite.spec.names import SAFE_ID
 from suite.spec.redaction import without_secrets
-from suite.spec.schema_files import not_read
 
 _ENVIRONMENT = "environment.json"
 #: What a record is derived from, beside the events.
@@ -39,10 +38,6 @@ _LOCK_BYTES, _MADE = 4096, os.O_RDWR | os.O_CREAT
 _LOOK_SECONDS, _PATIENCE_SECONDS = 0.02, 2.0
 #: Of what the driver writes of a run's end: a phase's name is shorter, no failure needs more lines, no code is so far.
 _LONGEST_PHASE, _MOST_LINES, _MOST_CODE = 80, 500, 1 << 31
-
-
-class OtherSchema(DamagedBundle):
-    """The stored record was made by another version of the suite; deriving it again mends it."""
 
 
 class StillRunning(UsageError):
@@ -63,7 +58,7 @@ class DriverLog:
 
     path: Path
     file: BinaryIO
-    seq: int
+    seq: int = 0
 
     def write(self, kind: str, **fields: Any) -> None:
         """Append one event with its kind, time and sequence number. Raises UsageError when the disk refuses."""
@@ -102,8 +97,6 @@ class Bundle:
         path = root / manifest.run.id
         with files.writing(path):
             root.mkdir(parents=True, exist_ok=True)
-            if os.path.lexists(path):
-                raise AlreadyThere(f"{path} exists; nothing is overwritten")
             try:
                 with draft_folder(path) as draft:
                     (draft / "events").mkdir()
@@ -113,7 +106,7 @@ class Bundle:
                     before_shown(draft)
                     draft.rename(path)
             except OSError as error:
-                if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+                if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
                     raise AlreadyThere(f"{path} exists; nothing is overwritten") from error
                 raise
             files.sync_folder(root)
@@ -150,14 +143,12 @@ class Bundle:
 
     @contextmanager
     def driver_events(self) -> Iterator[DriverLog]:
-        """``.write(kind, **fields)`` appends to events/driver.jsonl. Raises UsageError when the disk refuses."""
+        """``.write(kind, **fields)`` appends to a new events/driver.jsonl. Raises UsageError when the disk refuses."""
         path = self.path / "events" / "driver.jsonl"
         with files.writing(path):
-            file = os.fdopen(os.open(path, _MADE | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644), "r+b")
-            data = file.read()
-            file.truncate(file.seek(data.rfind(b"\n") + 1))  # a line that its writer never finished is no event
+            file = path.open("xb")
         with file:
-            yield DriverLog(path, file, data.count(b"\n"))
+            yield DriverLog(path, file)
 
     def events(self, manifest: Manifest | None = None) -> Events:
         """The driver's and every rank's events, checked, by a manifest that was read already. Raises DamagedBundle."""
@@ -202,14 +193,11 @@ class Bundle:
         files.replace_atomically(self.path / RECORD, written(record))
 
     def record(self) -> Record | None:
-        """The record as stored; null where there is none. Raises DamagedBundle, OtherSchema of another version."""
+        """As stored; null where there is none, or one of another version's schema. Raises DamagedBundle."""
         text = self.record_text()
-        if text is None:
+        stored = {} if text is None else parse_record(text)
+        if stored.get("schema") != RECORD_SCHEMA:
             return None
-        stored = parse_record(text)
-        schema = stored.get("schema")
-        if schema != RECORD_SCHEMA:
-            raise OtherSchema(not_read(RECORD, schema, RECORD_SCHEMA))
         try:
             return as_record(stored)
         except ValueError as error:

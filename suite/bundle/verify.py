@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args, get_type_hints
 
 from msgspec import structs
+from pydantic import Field
 
 from suite.bundle.consistency import findings
 from suite.bundle.derive import StillRunning, derive
@@ -34,6 +35,8 @@ def _optional_paths(kind: type[Part], prefix: str = "") -> Iterator[str]:
 #: Fields that a reader does without.
 _LATER = frozenset(_optional_paths(Record))
 MOST_DIFFERENCES = 50
+#: Facts may have names as long as their file, above very many values.
+_LONGEST_PATH = 300
 _ABSENT = object()
 
 Status = Literal["equal", "differs", "inconsistent", "damaged", "missing record"]
@@ -42,18 +45,15 @@ Status = Literal["equal", "differs", "inconsistent", "damaged", "missing record"
 class Verification(Frozen):
     """What came of it. ``differences``: field paths with both values, or why there was nothing to compare.
 
-    ``findings``: what does not fit together. ``digest``: of the evidence; null where there is none of it.
+    ``findings``: what does not fit together. ``digest``: of the evidence; null where there is none of it. ``trace``:
+    what is asked of a run among others; null where nothing could be derived.
     """
 
     status: Status
     differences: tuple[str, ...]
     findings: tuple[Finding, ...] = ()
     digest: str | None = None
-
-    def with_findings(self, more: tuple[Finding, ...]) -> "Verification":
-        """With what was found beside the bundle's own."""
-        status = "inconsistent" if more and self.status == "equal" else self.status
-        return self.model_copy(update={"status": status, "findings": (*self.findings, *more)})
+    trace: Trace | None = Field(default=None, exclude=True)
 
 
 class Examined(NamedTuple):
@@ -70,32 +70,26 @@ def verify(bundle: Bundle) -> Verification:
 
     A record of another schema differs by that alone. Never raises for what a bundle holds.
     """
-    return _verified(bundle)[0]
+    try:
+        found = examined(bundle)
+    except StillRunning as error:
+        return Verification(status="missing record", differences=(str(error),))
+    except DamagedBundle as error:
+        return Verification(status="damaged", differences=(str(error),), digest=digest_if_any(bundle))
+    digest = found.record.evidence.digest if found.record.evidence else digest_if_any(bundle)
+    result = verification(found.differences, digest, found.findings)
+    return result.model_copy(update={"trace": Trace.of(bundle.path, found.record, digest)})
 
 
 def verify_all(bundles: Sequence[Bundle], named: Collection[Path] = ()) -> list[tuple[Bundle, Verification]]:
     """As ``verify`` each, with what does not fit the others. ``named``: as for ``folder_findings``."""
-    results: list[tuple[Bundle, Verification]] = []
-    traces: list[Trace] = []
-    for bundle in bundles:
-        result, record = _verified(bundle)
-        results.append((bundle, result))
-        if record is not None:
-            traces.append(Trace.of(bundle.path, record, result.digest))
-    beside = folder_findings(traces, {str(bundle.path) for bundle in bundles}, named)
-    return [(bundle, result.with_findings(beside.get(bundle.path, ()))) for bundle, result in results]
-
-
-def _verified(bundle: Bundle) -> tuple[Verification, Record | None]:
-    try:
-        found = examined(bundle)
-    except StillRunning as error:
-        return Verification(status="missing record", differences=(str(error),)), None
-    except DamagedBundle as error:
-        return Verification(status="damaged", differences=(str(error),), digest=digest_if_any(bundle)), None
-    record = found.record
-    digest = record.evidence.digest if record.evidence else digest_if_any(bundle)
-    return verification(found.differences, digest, found.findings), record
+    results = {bundle.path: verify(bundle) for bundle in bundles}
+    traces = (result.trace for result in results.values() if result.trace is not None)
+    for path, more in folder_findings(traces, frozenset(map(str, results)), named).items():
+        alone = results[path]
+        status = "inconsistent" if alone.status == "equal" else alone.status
+        results[path] = alone.model_copy(update={"status": status, "findings": (*alone.findings, *more)})
+    return [(bundle, results[bundle.path]) for bundle in bundles]
 
 
 def verification(lines: list[str] | None, digest: str | None, found: tuple[Finding, ...] = ()) -> Verification:
@@ -138,7 +132,7 @@ def differences(stored: Any, derived: Any, path: str = "") -> Iterator[str]:
     """Every leaf that differs, as ``path: stored X, derived Y``; ``absent`` where one side has no such field."""
     if isinstance(stored, dict) and isinstance(derived, dict):
         for key in [*derived, *(key for key in stored if key not in derived)]:
-            inner = f"{path}.{key}" if path else key
+            inner = (f"{path}.{key}" if path else key)[:_LONGEST_PATH]
             yield from differences(stored.get(key, _ABSENT), derived.get(key, _ABSENT), inner)
     elif isinstance(stored, list) and isinstance(derived, list) and len(stored) == len(derived):
         for index, (left, right) in enumerate(zip(stored, derived, strict=True)):

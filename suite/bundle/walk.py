@@ -26,9 +26,8 @@ class Place(NamedTuple):
     is_bundle: bool
 
 
-def places(root: Path, mark: str | None, only_marked: bool = False) -> Iterator[Place]:
-    """The bundles at and below ``root``, and the folders that hold a file of the name ``mark``, or these alone, for
-    which no bundle with a manifest is listed.
+def places(root: Path, mark: str | None) -> Iterator[Place]:
+    """The bundles at and below ``root``, and the folders beside them that hold a file of the name ``mark``.
 
     A bundle is a folder with a manifest or an events folder. Symbolic links below the root are not followed, and
     folders named ``attic`` or hidden are skipped. Raises UsageError when the root is not a readable folder.
@@ -36,27 +35,23 @@ def places(root: Path, mark: str | None, only_marked: bool = False) -> Iterator[
     waiting = [""]
     while waiting:
         below = waiting.pop()
-        folder = _joined(root, below)
+        folder = str(root / below)
         try:
             with os.scandir(folder) as found:
                 entries = {entry.name: entry for entry in found}
         except NotADirectoryError as error:
-            raise UsageError(f"{root / below} is not a folder") from error
+            raise UsageError(f"{folder} is not a folder") from error
         except OSError as error:
-            raise UsageError(f"cannot read {root / below}: {(error.strerror or str(error)).lower()}") from error
+            raise UsageError(f"cannot read {folder}: {(error.strerror or str(error)).lower()}") from error
         if MANIFEST in entries or ("events" in entries and os.path.isdir(os.path.join(folder, "events"))):
-            if not only_marked:
-                yield Place(folder, below, entries.values(), True)
+            yield Place(folder, below, entries.values(), True)
         elif mark is not None and mark in entries:
             yield Place(folder, below, entries.values(), False)
         else:
             waiting += [
                 os.path.join(below, name)
                 for name, entry in entries.items()
-                if entry.is_dir(follow_symlinks=False)
-                and name != ATTIC
-                and not name.startswith(".")
-                and not (only_marked and os.path.lexists(os.path.join(folder, name, MANIFEST)))
+                if entry.is_dir(follow_symlinks=False) and name != ATTIC and not name.startswith(".")
             ]
 
 
@@ -74,16 +69,10 @@ def places_once(roots: Iterable[Path], mark: str | None) -> Iterator[tuple[Path,
 
 def find_studies(folders: Iterable[Path]) -> list[Path]:
     """The results folders at and below these that hold a study. Raises UsageError."""
-    return sorted({Path(place.path) for folder in folders for place in places(folder, STUDY, only_marked=True)})
+    return sorted({Path(place.path) for folder in folders for place in places(folder, STUDY) if not place.is_bundle})
 
 
 def is_trial(bundle: str) -> bool:
     """Whether a bundle is one of the trials of a study: a few iterations, which no figure is made of."""
     above, name = os.path.split(os.path.dirname(bundle))
     return name == TRIALS and os.path.isfile(os.path.join(above, STUDY))
-
-
-def _joined(root: Path, below: str) -> str:
-    """As ``str(root / below)`` has it."""
-    text = str(root)
-    return text if not below else below if text == "." else os.path.join(text, below)

@@ -66,21 +66,21 @@ def list_runs(
     )
     ordered([], sort)  # a name that is none is told before anything is read
     with without_collector():
-        listing = read_listing(folders or [Path("runs")], _tell if sys.stderr.isatty() else None)
-        fitting = ordered([one for one in listing.runs if wanted.fits(one)], sort, reverse)
+        found, problems = read_listing(folders or [Path("runs")], _tell if sys.stderr.isatty() else None)
+        fitting = ordered([one for one in found if wanted.fits(one)], sort, reverse)
         most = limit if limit is not None else _ON_A_TERMINAL if sys.stdout.isatty() and not is_json() else 0
         shown = fitting[:most] if most else fitting
         if is_json():
-            facts = {"fitting": len(fitting), "found": len(listing.runs), "problems": list(listing.problems)}
-            print_json({"runs": [one.as_json() for one in shown], **facts})
+            facts = {"fitting": len(fitting), "found": len(found), "problems": problems}
+            print_json({"runs": shown, **facts})
             return
         if shown:
             from suite.report.text.runs import print_runs
 
             print_runs(shown)
     more = f", {len(shown):,} of them shown (--limit 0 shows all)" if len(shown) < len(fitting) else ""
-    note(f"{len(fitting):,} of {len(listing.runs):,} runs{more}" if fitting or listing.runs else "no runs")
-    for line in listing.problems:
+    note(f"{len(fitting):,} of {len(found):,} runs{more}" if fitting or found else "no runs")
+    for line in problems:
         note(printable(line))
 
 

@@ -10,13 +10,14 @@ from suite.report.comparing.pairing import Measured
 from suite.report.facts.entry import Entry, grouped
 from suite.report.facts.environment import FactKind, FactOfBoth, facts_of_both, figures_apart
 from suite.report.formatting.numbers import listed
-from suite.report.reading import ALTERED, RUNNING, VERSIONS, Caveat, Found, lines_of
+from suite.report.reading import ALTERED, DAMAGED, RUNNING, Caveat, Found, lines_of
 from suite.spec.base import UsageError
 from suite.stats.compare import DEFAULT_MARGIN
 from suite.stats.multiple import LEVEL, NAME
 
 #: By what reading tells of a bundle; other findings for which it was left out make it inconsistent.
 _LACKS: dict[str, Lack] = {
+    DAMAGED: "damaged",
     ALTERED: "altered",
     RUNNING: "running",
     "copied-run": "copies",
@@ -131,7 +132,7 @@ def by_environment(found: Found) -> tuple[Found, Found]:
     paths = {entry.path for entry in after}
     known = [caveat for caveat in found.caveats if caveat.path in paths]
     rest = [caveat for caveat in found.caveats if caveat.path not in paths]
-    return replace(found, entries=before, caveats=rest), replace(found, entries=after, damaged=[], caveats=known)
+    return replace(found, entries=before, caveats=rest), replace(found, entries=after, caveats=known)
 
 
 def left_out(before: Found, after: Found) -> tuple[Unjudged, ...]:
@@ -139,9 +140,6 @@ def left_out(before: Found, after: Found) -> tuple[Unjudged, ...]:
     sides: dict[Side, Found] = {"before": before, "after": after}
     found: list[Unjudged] = []
     for side, read in sides.items():
-        for line in read.damaged:
-            path, _, detail = line.partition(": ")
-            found.append(Unjudged(lack="damaged", side=side, name=path, detail=detail))
         for one in read.caveats:
             lack = _lack_of(one)
             found += [Unjudged(lack=lack, side=side, name=one.path, detail=one.text)] if lack else []
@@ -149,8 +147,8 @@ def left_out(before: Found, after: Found) -> tuple[Unjudged, ...]:
 
 
 def notes(before: Found, after: Found) -> list[str]:
-    """What else a reader must know, a line each; versions stand in the table of what differs."""
-    others = [one for found in (before, after) for one in found.caveats if not _lack_of(one) and one.kind != VERSIONS]
+    """What else a reader must know, a line each."""
+    others = [one for found in (before, after) for one in found.caveats if not _lack_of(one)]
     return list(dict.fromkeys(lines_of(others)))
 
 

@@ -1,20 +1,19 @@
 """Reading results folders for a report: bundles with their records, what is damaged, and what a reader must know."""
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import groupby, islice, starmap
 from pathlib import Path
 from typing import Generic, TypeVar
 
 from suite.bundle.archive.opening import Opened, opened
 from suite.bundle.cache.survey import Surveyed, survey
 from suite.bundle.cache.table import Derived, records_of
-from suite.bundle.evidence import digest_if_any, digest_of_all
+from suite.bundle.evidence import digest_if_any, digest_of, digest_of_all
 from suite.bundle.findings import FINDINGS, Finding
 from suite.bundle.folder import Trace, folder_findings
 from suite.bundle.imported.record import ImportedRow
-from suite.bundle.imported.store import IMPORT, ImportFolder, read_imports
+from suite.bundle.imported.store import IMPORT, ImportFolder
 from suite.bundle.store import Bundle, DamagedBundle, StillRunning
 from suite.bundle.walk import is_trial
 from suite.report.facts.entry import Entry, ReportEvidence
@@ -24,8 +23,9 @@ from suite.spec.base import UsageError
 
 #: Bundles of which the same thing is said.
 MOST_SHOWN, _REST = 5, "and {{}} more bundles: {} (suite verify --json)"
-#: Kinds of what is told beside a finding's name.
-RUNNING, ALTERED, VERSIONS, OTHER = "running", "record.json is not what its events give", "versions", ""
+#: Kinds of what is told beside a finding's name, and the order of all.
+DAMAGED, OTHER, RUNNING, ALTERED = "damaged", "", "running", "record.json is not what its events give"
+_ORDER = (DAMAGED, OTHER, RUNNING, ALTERED, *FINDINGS)
 _Entry = TypeVar("_Entry")
 
 
@@ -51,7 +51,6 @@ class Checked(Generic[_Entry]):
     trace: Trace
     findings: tuple[Finding, ...]
     difference: str
-    version: str | None
 
     def at(self, path: str) -> "Checked[_Entry]":
         """The same of a bundle at that path, of whose entry it is a field."""
@@ -65,10 +64,9 @@ Look = Callable[[Sequence[Surveyed], Opened], Sequence[Checked[_Entry] | StillRu
 
 @dataclass(frozen=True)
 class Found(Generic[_Entry]):
-    """``damaged``: one line for each bundle that was left out for it. ``caveats``: what else does not fit together."""
+    """``caveats``: which bundles were left out, and what else does not fit together, by kind."""
 
     entries: list[_Entry]
-    damaged: list[str]
     caveats: list[Caveat]
     read_from: ReportEvidence
     imported: tuple[ImportedRow, ...] = ()
@@ -76,10 +74,14 @@ class Found(Generic[_Entry]):
     def paths(self) -> list[str]:
         return [entry.path for entry in (*self.entries, *self.imported)]  # type: ignore[attr-defined]
 
+    @property
+    def damaged(self) -> list[str]:
+        """A line for each bundle that cannot be read."""
+        return [str(one) for one in self.caveats if one.kind == DAMAGED]
+
     def warnings(self) -> list[str]:
         """What a reader needs of it, a line each that a terminal can show."""
-        damaged = few([f"left out, damaged: {line}" for line in self.damaged], MOST_SHOWN, _REST.format("damaged"))
-        return [visible(line, 400) for line in (*damaged, *lines_of(self.caveats))]
+        return [visible(line, 400) for line in lines_of(self.caveats)]
 
 
 def read_entries(paths: Sequence[Path], with_imported: bool = False) -> Found[Entry]:
@@ -92,17 +94,36 @@ def read_entries(paths: Sequence[Path], with_imported: bool = False) -> Found[En
 def read_with(look: Look[_Entry], paths: Sequence[Path], with_imported: bool) -> Found[_Entry]:
     """As ``read_entries``, where less than a whole record is looked at; entries have a path."""
     with opened(paths) as places:
-        found = _read(look, places, with_imported)
-        if not places.archives:
-            return found
-        # with the names of archives, which were read in a folder that is gone afterwards
-        return Found(
-            [replace(entry, path=places.shown(entry.path)) for entry in found.entries],  # type: ignore
-            [places.shown(line) for line in found.damaged],
-            [replace(one, path=places.shown(one.path), text=places.shown(one.text)) for one in found.caveats],
-            replace(found.read_from, paths=tuple(path.as_posix() for path in paths)),
-            tuple(row.model_copy(update={"path": places.shown(row.path)}) for row in found.imported),
-        )
+        shown = places.shown  # archives are read in a folder that is gone afterwards
+        surveyed, marked = survey(places.folders, IMPORT)
+        bundles = [bundle for bundle in surveyed if not is_trial(bundle.path)]
+        tried = [bundle.path for bundle in surveyed if is_trial(bundle.path)]
+        looked = list(zip(bundles, look(bundles, places), strict=True))
+        runs = [one for _, one in looked if isinstance(one, Checked)]
+        unread = [(bundle.path, one) for bundle, one in looked if not isinstance(one, Checked)]
+        imported: list[ImportedRow] = []
+        for folder in map(ImportFolder, marked):
+            path = folder.path.as_posix()
+            try:
+                imported.append(ImportedRow(record=folder.derived(), path=shown(path), digest=digest_of(folder)))
+            except DamagedBundle as error:
+                unread.append((path, error))
+        kept, found = _trusted(runs, bundles, places.folders)
+        text = f"{counted(len(tried), 'trial')} of a study are no rows: suite tune shows what became of them"
+        caveats = [*([Caveat(OTHER, "", text)] if tried else ()), *starmap(_unread, unread), *found]
+        caveats.sort(key=lambda caveat: _ORDER.index(caveat.kind))
+        caveats = [replace(one, path=shown(one.path), text=shown(one.text)) for one in caveats]
+        digests = [row.digest for row in imported] + [one.trace.digest for one in runs]
+        damaged = [path for path, why in unread if isinstance(why, DamagedBundle)]
+        digests += [digest_if_any(Bundle(Path(path))) for path in (*tried, *damaged)]
+        entries = [replace(entry, path=shown(entry.path)) for entry in kept]  # type: ignore
+    if not entries and not (imported and with_imported):
+        detail = "".join(f"; {line}" for line in islice(lines_of(caveats), 1))
+        detail += "; what was imported is not compared" * bool(imported)
+        raise UsageError(f"no bundle to report in {', '.join(str(path) for path in paths)}{detail}")
+    whole = digest_of_all(filter(None, digests)) if digests and None not in digests else None
+    read_from = ReportEvidence(whole, tuple(path.as_posix() for path in paths))
+    return Found(entries, caveats, read_from, tuple(imported) if with_imported else ())
 
 
 def _records(bundles: Sequence[Surveyed], places: Opened) -> list[Checked[Entry] | StillRunning | DamagedBundle]:
@@ -113,59 +134,20 @@ def _records(bundles: Sequence[Surveyed], places: Opened) -> list[Checked[Entry]
     ]
 
 
-def _read(look: Look[_Entry], places: Opened, with_imported: bool) -> Found[_Entry]:
-    paths = places.folders
-    surveyed, marked = survey(paths, IMPORT)
-    bundles = [bundle for bundle in surveyed if not is_trial(bundle.path)]
-    checked: list[Checked[_Entry]] = []
-    tried = [digest_if_any(Bundle(Path(bundle.path))) for bundle in surveyed if is_trial(bundle.path)]
-    text = f"{counted(len(tried), 'trial')} of a study are no rows: suite tune shows what became of them"
-    caveats = [Caveat(OTHER, "", text)] if tried else []
-    imported, damaged = read_imports(list(map(ImportFolder, marked)))
-    digests = [*tried, *(row.digest for row in imported), *[None] * len(damaged)]
-    for bundle, one in zip(bundles, look(bundles, places), strict=True):
-        if isinstance(one, StillRunning):
-            caveats.append(Caveat(RUNNING, bundle.path, "left out, because it is still being run", leaves_out=True))
-        elif isinstance(one, DamagedBundle):
-            damaged.append(f"{bundle.path}: {one}")
-            digests.append(digest_if_any(Bundle(Path(bundle.path))))
-        else:
-            checked.append(one)
-            digests.append(one.trace.digest)
-    kept, recorded = trusted(checked, bundles, paths)
-    known = [digest for digest in digests if digest is not None]
-    whole = digest_of_all(known) if known and len(known) == len(digests) else None
-    read_from = ReportEvidence(whole, tuple(path.as_posix() for path in paths))
-    caveats += recorded
-    versions = Counter(one.version for one in kept if one.version is not None)
-    if len(versions) > 1:
-        # whose clocks and probes may not be alike
-        named = ", ".join(f"{runs} of {name}" for name, runs in sorted(versions.items()))
-        caveats.append(Caveat(VERSIONS, "", f"runs of different versions of the suite: {named}"))
-    found = Found([one.entry for one in kept], damaged, caveats, read_from, tuple(imported) if with_imported else ())
-    if not found.entries and not found.imported:
-        detail = f"; {found.warnings()[0]}" if found.warnings() else ""
-        detail += "; what was imported is not compared" * bool(imported)
-        raise UsageError(places.shown(f"no bundle to report in {', '.join(str(path) for path in paths)}{detail}"))
-    return found
+def _unread(path: str, why: StillRunning | DamagedBundle) -> Caveat:
+    if isinstance(why, StillRunning):
+        return Caveat(RUNNING, path, "left out, because it is still being run", leaves_out=True)
+    return Caveat(DAMAGED, path, f"left out, damaged: {why}", leaves_out=True)
 
 
-def checked(derived: Derived, entry: _Entry) -> Checked[_Entry]:
-    """``entry``: what is read of it, with the path of its bundle."""
-    trace = Trace.of(Path(entry.path), derived.record, derived.digest)  # type: ignore[attr-defined]
-    stated = (derived.record.environment.driver or {}).get("suite_version")
-    version = stated if isinstance(stated, str) else None
-    return Checked(entry, trace, derived.findings, derived.difference, version)
-
-
-def trusted(
-    checked: Sequence[Checked[_Entry]], bundles: Sequence[Surveyed], paths: Iterable[Path]
-) -> tuple[list[Checked[_Entry]], list[Caveat]]:
-    """The runs whose figures stand, and what was found. ``bundles``: all that were found below ``paths``."""
-    beside = folder_findings([one.trace for one in checked], {each.path for each in bundles}, frozenset(paths))
-    kept: list[Checked[_Entry]] = []
+def _trusted(
+    runs: Sequence[Checked[_Entry]], bundles: Sequence[Surveyed], folders: Iterable[Path]
+) -> tuple[list[_Entry], list[Caveat]]:
+    """The runs whose figures stand, and what was found. ``bundles``: all that are in the folders."""
+    beside = folder_findings([one.trace for one in runs], {each.path for each in bundles}, frozenset(folders))
+    kept: list[_Entry] = []
     caveats: list[Caveat] = []
-    for one in checked:
+    for one in runs:
         path, found = str(one.trace.path), (*one.findings, *beside.get(one.trace.path, ()))
         if one.difference:
             caveats.append(Caveat(ALTERED, path, f"{ALTERED}, which are reported: {one.difference}"))
@@ -173,9 +155,14 @@ def trusted(
             text = f"left out, {finding.line()}" if finding.leaves_out else finding.line()
             caveats.append(Caveat(finding.name, path, text, finding.leaves_out))
         if not any(finding.leaves_out for finding in found):
-            kept.append(one)
-    order = [ALTERED, *FINDINGS]
-    return kept, sorted(caveats, key=lambda caveat: order.index(caveat.kind))
+            kept.append(one.entry)
+    return kept, caveats
+
+
+def checked(derived: Derived, entry: _Entry) -> Checked[_Entry]:
+    """``entry``: what is read of it, with the path of its bundle."""
+    trace = Trace.of(Path(entry.path), derived.record, derived.digest)  # type: ignore[attr-defined]
+    return Checked(entry, trace, derived.findings, derived.difference)
 
 
 def lines_of(caveats: Iterable[Caveat]) -> Iterator[str]:

@@ -14,6 +14,8 @@ from suite.spec.terminal import say
 from suite.spec.width import terminal_columns, wrapped
 
 HEADLINE_ROWS = 40
+#: Columns that go first where there is no room for all.
+_LEAST_FIRST = ("tokens/s", "runs ok", "peak GiB", "eta")
 #: The one kind of work that needs no line above its table: all that once could be measured.
 _UNSAID = "PPO on GPT-2"
 _NAME_LENGTH = 24
@@ -93,22 +95,12 @@ def print_headline(model: ReportModel) -> None:
 
 
 def _headline_forms(rows: Sequence[Cells]) -> list[Form]:
-    narrow = [
-        {**without(row, "runs ok", "tokens/s", "peak GiB", "eta", "verdict"), "peak\nGiB": row["peak GiB"]}
-        | {"eta": row["eta"].split(" ")[0], "verdict": row["verdict"]}
-        for row in rows
-    ]
-    empty = [title for title in ("eta", "verdict") if all(row[title] == UNKNOWN for row in narrow)]
-    narrow = [without(row, *empty) for row in narrow]
-    less = [without(row, "peak\nGiB") for row in narrow]
-    return [
-        Form(rows, compact=False),
-        Form(rows),
-        Form([without(row, "tokens/s") for row in rows], left_out=("tokens/s",)),
-        Form(narrow, left_out=("runs ok", "tokens/s", "eta's interval")),
-        Form(less, left_out=("runs ok", "tokens/s", "peak GiB", "eta's interval")),
-        Form([without(row, "eta") for row in less], left_out=("runs ok", "tokens/s", "peak GiB", "eta")),
-    ]
+    """All of it, then without eta's bounds and one column after another, empty ones first."""
+    short = [{**row, "eta": row["eta"].partition(" ")[0]} for row in rows]
+    order = sorted(_LEAST_FIRST, key=lambda title: any(row[title] != UNKNOWN for row in rows))
+    gone = [tuple(order[:count]) for count in range(1, len(order) + 1)]
+    less = (Form([without(row, *titles) for row in short], left_out=titles) for titles in gone)
+    return [Form(rows, compact=False), Form(rows), *less]
 
 
 def print_imported(model: ReportModel) -> None:
@@ -120,14 +112,12 @@ def print_imported(model: ReportModel) -> None:
             "backend": record.tool,
             "size": visible(record.told.model, _NAME_LENGTH),
             "devices": str(record.told.devices),
-            "steps": str(record.steps.counted),
             "s/step": number(record.step_seconds),
             "samples/s": number(record.throughput.samples_per_second),
             "tokens/s": number(record.throughput.tokens_per_second),
-            "verdict": "imported",
         }
         for record in (row.record for row in model.imported[:HEADLINE_ROWS])
     ]
-    print_widest([Form(shown, compact=False), Form([without(row, "steps", "tokens/s") for row in shown])])
+    print_widest([Form(shown, compact=False), Form(shown)])
     if len(model.imported) > HEADLINE_ROWS:
         say(f"and {len(model.imported) - HEADLINE_ROWS} more imported rows in the report")

@@ -102,6 +102,8 @@ def test_many_differences_are_cut(bundle):
     result = verify(bundle)
     assert len(result.differences) == 51
     assert result.differences[-1] == "and 30 more"
+    (line,) = differences({"x" * 10_000: {"a": 1}}, {"x" * 10_000: {"a": 2}})
+    assert len(line) < 400
 
 
 @pytest.mark.parametrize(("stored", "derived"), [(1, 1.0), (0, False), (None, 0), ([1], [1, 2]), ({}, [])])

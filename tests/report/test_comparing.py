@@ -13,7 +13,7 @@ from suite.report.comparing.gate import hold_to
 from suite.report.comparing.judging import judge_together
 from suite.report.comparing.model import ComparedRow, FolderComparison
 from suite.report.facts.entry import Entry
-from suite.report.reading import ALTERED, RUNNING, Caveat
+from suite.report.reading import ALTERED, DAMAGED, RUNNING, Caveat
 from suite.spec.base import UsageError
 from suite.spec.layout import Layout
 from suite.stats.intervals import RunSeconds
@@ -272,8 +272,8 @@ def at_the_gate(source: random.Random, blank: FolderComparison) -> FolderCompari
 def test_every_bundle_that_reading_tells_of_is_sorted_by_what_is_lacking(kind, leaves_out, lack):
     """All twelve of them, of which a report shows five."""
     caveats = [Caveat(kind, f"runs/{number}", "why", leaves_out) for number in range(12)]
-    found = SimpleNamespace(entries=[], damaged=["runs/c: no manifest"], caveats=caveats)
-    nothing = SimpleNamespace(entries=[], damaged=[], caveats=[])
+    found = SimpleNamespace(entries=[], caveats=[Caveat(DAMAGED, "runs/c", "no manifest", leaves_out=True), *caveats])
+    nothing = SimpleNamespace(entries=[], caveats=[])
     first, *others = left_out(nothing, found)
     assert (first.lack, first.side, first.name) == ("damaged", "after", "runs/c")
     assert [(one.lack, one.name) for one in others] == ([(lack, each.path) for each in caveats] if lack else [])

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ from suite.bundle.drafts import draft_folder
 from suite.bundle.evidence import digest_of
 from suite.bundle.files import DamagedBundle, first_line, parse_object, text_of, writing
 from suite.bundle.imported.derive import derive
-from suite.bundle.imported.record import IMPORT_SCHEMA, Import, ImportedRecord, ImportedRow, LogFacts, Told
+from suite.bundle.imported.record import IMPORT_SCHEMA, Import, ImportedRecord, LogFacts, Told
 from suite.bundle.imported.steps import MOST_LOG_BYTES
 from suite.bundle.imported.timers import Tool
 from suite.bundle.store import AlreadyThere, Bundle, find_marked, parse_record, written
@@ -103,18 +103,6 @@ def find_all(paths: Iterable[Path]) -> tuple[list[Bundle], list[ImportFolder]]:
 def is_run(path: Path) -> bool:
     """Whether this folder itself is a bundle or an import. Raises UsageError where it cannot be read."""
     return any(path == run.path for runs in find_all([path]) for run in runs)
-
-
-def read_imports(folders: Sequence[ImportFolder]) -> tuple[list[ImportedRow], list[str]]:
-    """Rows of those that can be read, and a line for each of the others."""
-    rows, damaged = [], []
-    for folder in folders:
-        try:
-            evidence = digest_of(folder)
-            rows.append(ImportedRow(record=folder.derived(), path=folder.path.as_posix(), digest=evidence))
-        except DamagedBundle as error:
-            damaged.append(f"{folder.path}: {error}")
-    return rows, damaged
 
 
 def verify_import(folder: ImportFolder) -> "Verification":

@@ -6,11 +6,10 @@ from functools import cache, partial
 from rich.cells import cell_len
 
 from suite.report.formatting.escape import visible
-from suite.report.formatting.numbers import UNKNOWN, interval, moment
+from suite.report.formatting.numbers import UNKNOWN, moment, number
 from suite.report.listing import Listed
 from suite.spec.terminal import say
 from suite.spec.width import terminal_columns
-from suite.stats.intervals import Interval
 
 _GAP = "  "
 #: Of a name or a list of tags on a terminal, where a longer one would push everything else away.
@@ -19,30 +18,23 @@ _LONGEST_ANYWHERE = 1000
 
 
 def _fact(name: str) -> Callable[[Listed], str]:
-    return lambda one: UNKNOWN if (value := one.fact(name)) is None else str(value)
-
-
-def _rate(one: Listed) -> str:
-    """With as many digits as its interval has."""
-    rate = one.fact("samples_per_second")
-    known = None if rate is None else Interval(rate, one.fact("low"), one.fact("high"))
-    return interval(known).partition(" ")[0]
+    return lambda one: UNKNOWN if one[name] is None else str(one[name])
 
 
 #: In the order in which they stand; those that come first stay longest where there is no room.
 _COLUMNS: dict[str, Callable[[Listed], str]] = {
-    "run": lambda one: one.run,
-    "state": lambda one: one.state,
-    "started": lambda one: moment(one.fact("started")).removesuffix(" UTC"),
-    "samples/s": _rate,
-    "tags": lambda one: " ".join(one.tags) or UNKNOWN,
+    "run": _fact("run"),
+    "state": _fact("state"),
+    "started": lambda one: moment(one["started"]).removesuffix(" UTC"),
+    "samples/s": lambda one: number(one["samples_per_second"], 4),
+    "tags": lambda one: " ".join(one["tags"]) or UNKNOWN,
     "size": _fact("size"),
     "ranks": _fact("ranks"),
     "backend": _fact("backend"),
     "layout": _fact("layout"),
     "algorithm": _fact("algorithm"),
     "device": _fact("device_name"),
-    "path": lambda one: one.path,
+    "path": _fact("path"),
 }
 _FIGURES = ("samples/s", "ranks")
 
@@ -52,7 +44,7 @@ def print_runs(runs: Sequence[Listed]) -> None:
     limit = _LONGEST if room is not None else _LONGEST_ANYWHERE
     shown_as = cache(partial(visible, limit=limit))  # most runs have most of their texts in common
     cells = {title: [shown_as(read(one)) for one in runs] for title, read in _COLUMNS.items()}
-    if not any(one.tags for one in runs):
+    if not any(one["tags"] for one in runs):
         del cells["tags"]
     widths = {title: max(map(cell_len, {title, *texts})) for title, texts in cells.items()}
     left_out = []

@@ -37,8 +37,7 @@ def test_a_list_is_the_same_and_is_not_derived_in_its_own_process(runs, tmp_path
     alone = read_listing([runs])
     few(monkeypatch, 3, tmp_path / "many")
     told: list[tuple[int, int]] = []
-    monkeypatch.setattr("suite.report.listing._FIRST_SECONDS", 0.0)
-    monkeypatch.setattr("suite.report.listing._NEXT_SECONDS", 0.0)
+    monkeypatch.setattr("suite.report.listing._TOLD_EVERY", 1)
     own, examined = os.getpid(), reading.examined
 
     def elsewhere(*asked: Any) -> Any:
@@ -47,7 +46,7 @@ def test_a_list_is_the_same_and_is_not_derived_in_its_own_process(runs, tmp_path
 
     monkeypatch.setattr(reading, "examined", elsewhere)
     assert read_listing([runs], lambda done, total: told.append((done, total))) == alone
-    assert [run.status for run in alone.runs].count(DAMAGED) == 1
+    assert [run["status"] for run in alone[0]].count(DAMAGED) == 1
     assert told and told[0] == (1, 5)
     here: list[Path] = []
     monkeypatch.setattr(reading, "examined", lambda *asked: here.append(asked[0].path) or examined(*asked))
