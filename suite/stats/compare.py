@@ -24,8 +24,6 @@ class Comparison:
     ratio: Interval
     verdict: ComparisonVerdict
     equivalent: bool | None
-    margin: float
-    reasons: tuple[str, ...]
     paired_rounds: int | None = None
     turns: int | None = None
 
@@ -107,9 +105,8 @@ def compare(
         raise ValueError("a ratio needs at least one run on each side")
     difference = welch(a, b, prior)
     if difference is None:
-        reason = f"{len(a)} and {len(b)} runs: at least 2 on each side tell the spread between runs"
         ratio = Interval(math.exp(mean_of(log_rates(a)) - mean_of(log_rates(b))), None, None)
-        return Comparison(ratio, "not distinguishable", None, margin, (reason,))
+        return Comparison(ratio, "not distinguishable", None)
     return decided(difference, margin, pairs, sides)
 
 
@@ -127,4 +124,4 @@ def decided(
     verdict: ComparisonVerdict = "faster" if low > 1 else "slower" if high < 1 else "not distinguishable"
     least, most = difference.interval(1 - 0.10 / pairs, sides)
     equivalent = 1 / (1 + margin) <= least and most <= 1 + margin
-    return Comparison(Interval(math.exp(difference.mean), low, high), verdict, equivalent, margin, (), rounds, turns)
+    return Comparison(Interval(math.exp(difference.mean), low, high), verdict, equivalent, rounds, turns)

@@ -1,6 +1,7 @@
 """How many runs it takes to decide: the power of Student's t test between two sides of equally many runs."""
 
 import math
+from bisect import bisect_left
 
 from suite.stats.quantiles import student_quantile
 
@@ -43,8 +44,4 @@ def runs_to_decide(
 
     if not distance > 0 or not decides(MOST_RUNS):
         return None
-    few, many = 1, MOST_RUNS
-    while many - few > 1:
-        middle = (few + many) // 2
-        few, many = (few, middle) if decides(middle) else (middle, many)
-    return many
+    return 2 + bisect_left(range(2, MOST_RUNS), True, key=decides)
