@@ -32,12 +32,7 @@ def power(runs: int, distance: float, spread: float, level: float, more_degrees:
 def runs_to_decide(
     distance: float, spread: float, level: float, more_degrees: float = 0.0, chance: float = POWER
 ) -> int | None:
-    """The fewest runs a side with which ``power`` is ``chance`` or more; null where that takes over ``MOST_RUNS``.
-
-    Raises ValueError for a spread or a level that is not positive.
-    """
-    if not spread > 0 or not 0 < level < 0.5:
-        raise ValueError("a spread is above 0, and a level between 0 and 0.5")
+    """The fewest runs a side with which ``power`` is ``chance`` or more; null where that takes over ``MOST_RUNS``."""
 
     def decides(runs: int) -> bool:
         return power(runs, distance, spread, level, more_degrees) >= chance

@@ -116,13 +116,6 @@ def test_equal_runs_leave_a_thousandth_of_noise() -> None:
     assert 1.99 < ratio.low < 2.0 < ratio.high < 2.01
 
 
-def test_a_margin_of_nothing_and_a_side_without_runs_are_refused() -> None:
-    with pytest.raises(ValueError, match="margin"):
-        compare(runs_at(1.0, 1.0), runs_at(1.0, 1.0), margin=0.0)
-    with pytest.raises(ValueError, match="at least one run"):
-        compare([], runs_at(1.0))
-
-
 SIDES = st.lists(st.floats(0.5, 2.0), min_size=1, max_size=5)
 PAIRS = st.lists(st.tuples(SIDES, SIDES), min_size=1, max_size=4)
 OPPOSITE = {"faster": "slower", "slower": "faster", "not distinguishable": "not distinguishable"}
