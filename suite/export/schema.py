@@ -10,15 +10,13 @@ from suite.spec.base import UsageError
 from suite.spec.names import nearest
 from suite.tune.study import study_schema
 
-_TIME = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$"
-_TEXT = {"type": "string", "minLength": 1, "maxLength": LONGEST_TEXT}
 _KINDS: dict[str, dict[str, Any]] = {
-    "text": _TEXT,
+    "text": {"type": "string", "minLength": 1, "maxLength": LONGEST_TEXT},
     "texts": {"type": "array", "maxItems": MOST_TEXTS, "items": {"type": "string", "maxLength": LONGEST_TEXT}},
     "integer": {"type": "integer"},
     "number": {"type": "number"},
     "boolean": {"type": "boolean"},
-    "time": {"type": "string", "pattern": _TIME},
+    "time": {"type": "string", "pattern": r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$"},
 }
 
 
@@ -36,7 +34,6 @@ def json_schema() -> dict[str, Any]:
 def _object(table: Table) -> dict[str, Any]:
     return {
         "type": "object",
-        "description": f"One row: {table.row_is}.",
         "properties": {column.name: _property(column) for column in table.columns},
         "required": list(table.names),
         "additionalProperties": False,
