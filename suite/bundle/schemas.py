@@ -9,7 +9,7 @@ import msgspec
 from pydantic import BaseModel
 
 from suite.bundle.archive.index import ARCHIVE_SCHEMA, Index
-from suite.bundle.event_fields import FIELDS, TRAINER, Event, Work, fields_of
+from suite.bundle.event_fields import FIELDS, TRAINER, Work
 from suite.bundle.events import EVENTS_SCHEMA
 from suite.bundle.imported.record import IMPORT_SCHEMA, IMPORTED_SCHEMA, Import, ImportedRecord
 from suite.bundle.record import RECORD_SCHEMA, Record
@@ -33,7 +33,7 @@ def of_model(model: type[BaseModel | Record], name: str, title: str) -> Schema:
     """The schema of a file that a model reads; ``name``: the text of its field ``schema``."""
     schema = _record_schema() if issubclass(model, Record) else model.model_json_schema(by_alias=True)
     if model is not Manifest:  # a manifest's hash covers its fields, and no reader takes more of them
-        schema = _open(schema)
+        schema = json.loads(json.dumps(schema), object_hook=_open)
     schema["required"] = sorted({*schema["required"], "schema"})
     return _headed(name, title, schema)
 
@@ -50,48 +50,39 @@ def _headed(name: str, title: str, schema: Schema) -> Schema:
     return {**schema, "$schema": _DIALECT, "$id": f"urn:{name.replace('/', ':')}", "title": title}
 
 
-def _open(value: Any) -> Any:
+def _open(value: Schema) -> Schema:
     """The same, where later versions may have more fields."""
-    if isinstance(value, dict):
-        return {
-            key: _open(inner) for key, inner in value.items() if not (key == "additionalProperties" and inner is False)
-        }
-    return [_open(inner) for inner in value] if isinstance(value, list) else value
+    return {key: inner for key, inner in value.items() if not (key == "additionalProperties" and inner is False)}
+
+
+_HEAD: Schema = {
+    "rank": {"type": ["integer", "null"], "minimum": 0, "description": "null: the driver"},
+    "time": {"type": "number", "minimum": 0, "exclusiveMaximum": 1e11, "description": "Unix seconds"},
+    "seq": {"type": "integer", "minimum": 0, "description": "0, 1, 2 ... in each file"},
+}
 
 
 def _events_schema() -> Schema:
     """Of one line of ``events/*.jsonl``: what all events have, and each kind, without what figures must be
     of each other."""
     kinds = [(writer, name, kind) for writer, found in FIELDS.items() for name, kind in found.items()]
-    own = [(name, kind, field, type_) for _, name, kind in kinds for field, (type_, _) in fields_of(kind).items()]
-    schemas, parts = msgspec.json.schema_components([type_ for *_, type_ in own], ref_template="#/$defs/{name}")
-    by_field = {(kind, field): schema for (_, kind, field, _), schema in zip(own, schemas, strict=True)}
+    _, parts = msgspec.json.schema_components([kind for *_, kind in kinds], ref_template="#/$defs/{name}")
+    events = {kind: parts.pop(kind.__name__) for kind in {kind for *_, kind in kinds}}
     schema = {
         "type": "object",
-        "properties": {
-            "kind": {"enum": sorted({name for _, name, _ in kinds})},
-            "rank": {"type": ["integer", "null"], "minimum": 0, "description": "null: the driver"},
-            "time": {"type": "number", "minimum": 0, "exclusiveMaximum": 1e11, "description": "Unix seconds"},
-            "seq": {"type": "integer", "minimum": 0, "description": "0, 1, 2 ... in each file"},
-        },
-        "required": ["kind", "rank", "time", "seq"],
-        "allOf": [_when(writer, name, kind, by_field) for writer, name, kind in kinds],
+        "properties": {"kind": {"enum": sorted({name for _, name, _ in kinds})}, **_HEAD},
+        "required": ["kind", *_HEAD],
+        "allOf": [_when(writer, name, events[kind]) for writer, name, kind in kinds],
         "$defs": parts,
     }
     return _headed(EVENTS_SCHEMA, "a line of events/*.jsonl: what driver and ranks tell", schema)
 
 
-def _when(writer: str, name: str, kind: type[Event], by_field: dict[tuple[type[Event], str], Schema]) -> Schema:
+def _when(writer: str, name: str, event: Schema) -> Schema:
     rank = {"type": "null" if writer == "driver" else "integer"}
-    fields = fields_of(kind)
-    wanted: Schema = {
-        "properties": {
-            field: by_field[kind, field] if is_required else {"anyOf": [by_field[kind, field], {"type": "null"}]}
-            for field, (_, is_required) in fields.items()
-        },
-        "required": [field for field, (_, is_required) in fields.items() if is_required],
-    }
-    if "counts" in fields:  # only a trainer's own log may leave some untold
+    own = {field: schema for field, schema in event["properties"].items() if field not in ("kind", *_HEAD)}
+    wanted: Schema = {"properties": own, "required": [field for field in event["required"] if field in own]}
+    if "counts" in own:  # only a trainer's own log may leave some untold
         wanted["if"] = {"properties": {"source": {"const": TRAINER}}, "required": ["source"]}
         counts = {count: {"type": "integer"} for count in Work.__struct_fields__}
         wanted["else"] = {"properties": {"counts": {"properties": counts}}}
