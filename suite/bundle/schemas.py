@@ -35,7 +35,7 @@ def of_model(model: type[BaseModel | Record], name: str, title: str) -> Schema:
     if model is not Manifest:  # a manifest's hash covers its fields, and no reader takes more of them
         schema = json.loads(json.dumps(schema), object_hook=_open)
     schema["required"] = sorted({*schema["required"], "schema"})
-    return _headed(name, title, schema)
+    return headed(name, title, schema)
 
 
 def _record_schema() -> Schema:
@@ -46,7 +46,8 @@ def _record_schema() -> Schema:
     return {**parts.pop("Record"), "$defs": {**parts, "Layout": Layout.model_json_schema(by_alias=True)}}
 
 
-def _headed(name: str, title: str, schema: Schema) -> Schema:
+def headed(name: str, title: str, schema: Schema) -> Schema:
+    """A schema with what it is called."""
     return {**schema, "$schema": _DIALECT, "$id": f"urn:{name.replace('/', ':')}", "title": title}
 
 
@@ -75,7 +76,7 @@ def _events_schema() -> Schema:
         "allOf": [_when(writer, name, events[kind]) for writer, name, kind in kinds],
         "$defs": parts,
     }
-    return _headed(EVENTS_SCHEMA, "a line of events/*.jsonl: what driver and ranks tell", schema)
+    return headed(EVENTS_SCHEMA, "a line of events/*.jsonl: what driver and ranks tell", schema)
 
 
 def _when(writer: str, name: str, event: Schema) -> Schema:

@@ -132,7 +132,7 @@ def _texts(value: tuple[str, ...] | None) -> list[str] | None:
 def _number(value: Any) -> float | None:
     if type(value) is int and abs(value) <= _MOST_INTEGER:
         return float(value)
-    return value if type(value) is float and math.isfinite(value) else None
+    return float(value) if isinstance(value, float) and math.isfinite(value) else None
 
 
 _AS_KIND: dict[Kind, Callable[[Any], Any]] = {

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
-from suite.bundle.schemas import SCHEMAS
+from suite.bundle.schemas import SCHEMAS, headed
 from suite.export.columns import EXPORT_SCHEMA, LONGEST_TEXT, MOST_TEXTS, Column
-from suite.export.tables import TABLES, Table
+from suite.export.tables import TABLES
 from suite.spec.base import UsageError
 from suite.spec.names import nearest
 from suite.tune.study import study_schema
@@ -22,22 +22,17 @@ _KINDS: dict[str, dict[str, Any]] = {
 
 def json_schema() -> dict[str, Any]:
     """Of one row of any table, as JSON Lines have it."""
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$id": f"urn:{EXPORT_SCHEMA.replace('/', ':')}",
-        "title": f"A row of {EXPORT_SCHEMA}",
-        "anyOf": [{"$ref": f"#/$defs/{name}"} for name in TABLES],
-        "$defs": {name: _object(table) for name, table in TABLES.items()},
+    rows = {
+        name: {
+            "type": "object",
+            "properties": {column.name: _property(column) for column in table.columns},
+            "required": list(table.names),
+            "additionalProperties": False,
+        }
+        for name, table in TABLES.items()
     }
-
-
-def _object(table: Table) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": {column.name: _property(column) for column in table.columns},
-        "required": list(table.names),
-        "additionalProperties": False,
-    }
+    refs = [{"$ref": f"#/$defs/{name}"} for name in TABLES]
+    return headed(EXPORT_SCHEMA, f"A row of {EXPORT_SCHEMA}", {"anyOf": refs, "$defs": rows})
 
 
 def _property(column: Column) -> dict[str, Any]:
