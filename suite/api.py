@@ -111,7 +111,6 @@ class Runs:
 
         Of several values any will do; of ``tags`` a run must have all. Raises UsageError for what is no column.
         """
-        from suite.export.columns import Source
         from suite.export.tables import TABLES
         from suite.spec.names import nearest
 
@@ -122,8 +121,8 @@ class Runs:
         wanted = [(known[name], _several(value)) for name, value in facts.items()]
         kept = []
         for entry in self._entries:
-            source = Source(entry, self._tags.get(entry.path, ()))
-            if all(_fits(column.value(source), values) for column, values in wanted):
+            tags = list(self._tags.get(entry.path, ()))
+            if all(_fits(tags if column.name == "tags" else column.value(entry), one) for column, one in wanted):
                 kept.append(entry)
         return replace(self, _entries=tuple(kept))
 

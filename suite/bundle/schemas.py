@@ -9,7 +9,7 @@ import msgspec
 from pydantic import BaseModel
 
 from suite.bundle.archive.index import ARCHIVE_SCHEMA, Index
-from suite.bundle.event_fields import FIELDS, TRAINER, Event, Work
+from suite.bundle.event_fields import FIELDS, TRAINER, Work
 from suite.bundle.events import EVENTS_SCHEMA
 from suite.bundle.imported.record import IMPORT_SCHEMA, IMPORTED_SCHEMA, Import, ImportedRecord
 from suite.bundle.record import RECORD_SCHEMA, Record
@@ -18,8 +18,6 @@ from suite.spec.layout import Layout
 from suite.spec.manifest import MANIFEST_SCHEMA, Manifest
 
 Schema = dict[str, Any]
-#: What all events have.
-_HEAD = ("kind", *Event.__struct_fields__)
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _MODELS: dict[str, tuple[type[BaseModel | Record], str, str]] = {
     "manifest": (Manifest, MANIFEST_SCHEMA, "manifest.json: everything that is resolved before a run, hashed"),
@@ -35,9 +33,9 @@ def of_model(model: type[BaseModel | Record], name: str, title: str) -> Schema:
     """The schema of a file that a model reads; ``name``: the text of its field ``schema``."""
     schema = _record_schema() if issubclass(model, Record) else model.model_json_schema(by_alias=True)
     if model is not Manifest:  # a manifest's hash covers its fields, and no reader takes more of them
-        schema = _open(schema)
+        schema = json.loads(json.dumps(schema), object_hook=_open)
     schema["required"] = sorted({*schema["required"], "schema"})
-    return _headed(name, title, schema)
+    return headed(name, title, schema)
 
 
 def _record_schema() -> Schema:
@@ -48,17 +46,21 @@ def _record_schema() -> Schema:
     return {**parts.pop("Record"), "$defs": {**parts, "Layout": Layout.model_json_schema(by_alias=True)}}
 
 
-def _headed(name: str, title: str, schema: Schema) -> Schema:
+def headed(name: str, title: str, schema: Schema) -> Schema:
+    """A schema with what it is called."""
     return {**schema, "$schema": _DIALECT, "$id": f"urn:{name.replace('/', ':')}", "title": title}
 
 
-def _open(value: Any) -> Any:
+def _open(value: Schema) -> Schema:
     """The same, where later versions may have more fields."""
-    if isinstance(value, dict):
-        return {
-            key: _open(inner) for key, inner in value.items() if not (key == "additionalProperties" and inner is False)
-        }
-    return [_open(inner) for inner in value] if isinstance(value, list) else value
+    return {key: inner for key, inner in value.items() if not (key == "additionalProperties" and inner is False)}
+
+
+_HEAD: Schema = {
+    "rank": {"type": ["integer", "null"], "minimum": 0, "description": "null: the driver"},
+    "time": {"type": "number", "minimum": 0, "exclusiveMaximum": 1e11, "description": "Unix seconds"},
+    "seq": {"type": "integer", "minimum": 0, "description": "0, 1, 2 ... in each file"},
+}
 
 
 def _events_schema() -> Schema:
@@ -66,27 +68,22 @@ def _events_schema() -> Schema:
     of each other."""
     kinds = [(writer, name, kind) for writer, found in FIELDS.items() for name, kind in found.items()]
     _, parts = msgspec.json.schema_components([kind for *_, kind in kinds], ref_template="#/$defs/{name}")
-    own = {kind: parts.pop(kind.__name__) for kind in dict.fromkeys(kind for *_, kind in kinds)}
+    events = {kind: parts.pop(kind.__name__) for kind in {kind for *_, kind in kinds}}
     schema = {
         "type": "object",
-        "properties": {
-            "kind": {"enum": sorted({name for _, name, _ in kinds})},
-            "rank": {"type": ["integer", "null"], "minimum": 0, "description": "null: the driver"},
-            "time": {"type": "number", "minimum": 0, "exclusiveMaximum": 1e11, "description": "Unix seconds"},
-            "seq": {"type": "integer", "minimum": 0, "description": "0, 1, 2 ... in each file"},
-        },
-        "required": ["kind", "rank", "time", "seq"],
-        "allOf": [_when(writer, name, own[kind]) for writer, name, kind in kinds],
+        "properties": {"kind": {"enum": sorted({name for _, name, _ in kinds})}, **_HEAD},
+        "required": ["kind", *_HEAD],
+        "allOf": [_when(writer, name, events[kind]) for writer, name, kind in kinds],
         "$defs": parts,
     }
-    return _headed(EVENTS_SCHEMA, "a line of events/*.jsonl: what driver and ranks tell", schema)
+    return headed(EVENTS_SCHEMA, "a line of events/*.jsonl: what driver and ranks tell", schema)
 
 
-def _when(writer: str, name: str, told: Schema) -> Schema:
+def _when(writer: str, name: str, event: Schema) -> Schema:
     rank = {"type": "null" if writer == "driver" else "integer"}
-    fields = {field: value for field, value in told["properties"].items() if field not in _HEAD}
-    wanted: Schema = {"properties": fields, "required": [field for field in told["required"] if field not in _HEAD]}
-    if "counts" in fields:  # only a trainer's own log may leave some untold
+    own = {field: schema for field, schema in event["properties"].items() if field not in ("kind", *_HEAD)}
+    wanted: Schema = {"properties": own, "required": [field for field in event["required"] if field in own]}
+    if "counts" in own:  # only a trainer's own log may leave some untold
         wanted["if"] = {"properties": {"source": {"const": TRAINER}}, "required": ["source"]}
         counts = {count: {"type": "integer"} for count in Work.__struct_fields__}
         wanted["else"] = {"properties": {"counts": {"properties": counts}}}

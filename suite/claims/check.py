@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from suite.claims.agreement import COUNTED, UTILISATIONS, with_one_count, with_one_peak, with_one_stated_peak
 from suite.claims.cells import Amount, Column, amount
-from suite.claims.columns import TEXTS, device_in, devices_in, recognised
+from suite.claims.columns import TEXTS, devices_in, recognised
 from suite.claims.conventions import CHECKED, Expected, Row, expected
 from suite.claims.judge import Judged, judge
 from suite.claims.labels import EXPERTS, labels
-from suite.claims.needs import Needs
+from suite.claims.needs import Known, needed
 from suite.claims.prompts import with_prompts
 from suite.claims.ratio import stated_ratio, with_ratios
 from suite.claims.scaling import SCALING, Series, scaling
@@ -79,7 +79,7 @@ def check_claims(table: Table, mapping: Mapping[str, str], tolerance: float) -> 
         groups[series_key(row)].append(row)
         sources[row.words.get("source", "")].append(index)
     series = {key: Series(each) for key, each in groups.items()}
-    needs = Needs()
+    needs: Known = {}
     findings: list[Finding] = []
     flags: list[Flag] = []
     for source, numbers in sources.items():
@@ -115,9 +115,9 @@ def _row(line: Line, found: Mapping[str, Amount | None], words: dict[str, str]) 
     usable = {name: each for name, each in found.items() if each and _LEAST_NUMBER < each.value < _MOST_NUMBER}
     values = {name: each.value for name, each in usable.items()}
     if "device" in words:
-        count = devices_in(words["device"])
+        count, device = devices_in(words["device"])
         values = values | ({"devices": count} if count and "devices" not in values else {})
-        words = words | {"device": device_in(words["device"])}
+        words = words | {"device": device}
     if "mean_length" in values:
         if "sequence" in values:
             values["longest"] = values["sequence"]
@@ -150,18 +150,18 @@ def _judged(
         for row, line, each in readable
     ]
     if meaning in SCALING:
-        return with_references(meaning, cells, tolerance)
+        return with_references(cells, tolerance)
     if meaning in UTILISATIONS:
         cells = with_one_peak(meaning, cells, tolerance)
     if meaning in COUNTED:
-        cells = with_one_count(meaning, cells, [line.cells for _, line, _ in readable], tolerance)
+        cells = with_one_count(meaning, cells, tolerance)
     return with_one_stated_peak(cells, tolerance) if meaning == "peak_flops" else cells
 
 
-def _finding(source: str, column: Column, filled: int, cells: Sequence[Judged], needs: Needs) -> Finding:
+def _finding(source: str, column: Column, filled: int, cells: Sequence[Judged], needs: Known) -> Finding:
     missing = [cell for cell in cells if not cell.reason and not cell.options]
     explained = [{entry.convention for entry in cell.good} for cell in cells if cell.good]
-    helpful = Counter(needs.of(column.meaning, cell.row) for cell in missing)
+    helpful = Counter(needed(column.meaning, cell.row, needs) for cell in missing)
     return Finding(
         source=source,
         column=column.header,

@@ -131,16 +131,10 @@ def meaning_of(header: str) -> str | None:
     return next((meaning for text in words for meaning, pattern in _PATTERNS if re.fullmatch(pattern, text)), None)
 
 
-def devices_in(text: str) -> float | None:
-    """8 of "8x A100-80GB"; ``None`` for a device alone."""
+def devices_in(text: str) -> tuple[float | None, str]:
+    """8 and "A100-80GB" of "8x A100-80GB"; ``None`` and the text for a device alone."""
     match = _MANY.fullmatch(text.strip())
-    return float(match.group(1)) if match else None
-
-
-def device_in(text: str) -> str:
-    """ "A100-80GB" of "8x A100-80GB"."""
-    match = _MANY.fullmatch(text.strip())
-    return match.group(2) if match else text
+    return (float(match.group(1)), match.group(2)) if match else (None, text)
 
 
 def _by_cells(meaning: str | None, cells: Sequence[str]) -> str | None:

@@ -23,20 +23,18 @@ _RATES = {"tokens", "tokens_per_device", "samples", "samples_per_device", "step_
 _MOST_COLUMNS = 3
 
 
-class Needs:
-    """What would help the cells of one table; rows with the same columns need the same."""
+#: What would help rows of one table, by what they have: rows with the same columns need the same.
+Known = dict[tuple[object, ...], str]
 
-    def __init__(self) -> None:
-        self._known: dict[tuple[object, ...], str] = {}
 
-    def of(self, meaning: str, row: Row) -> str:
-        """What to add, as words for people; empty where nothing would help."""
-        if UNKNOWN_LENGTH in row.words:
-            return row.words[UNKNOWN_LENGTH]
-        key = (meaning, frozenset(row.values), row.words.get(EXPERTS), bool(row.words.get("device")))
-        if key not in self._known:
-            self._known[key] = _needed(meaning, row)
-        return self._known[key]
+def needed(meaning: str, row: Row, known: Known) -> str:
+    """What to add, as words for people; empty where nothing would help."""
+    if UNKNOWN_LENGTH in row.words:
+        return row.words[UNKNOWN_LENGTH]
+    key = (meaning, frozenset(row.values), row.words.get(EXPERTS), bool(row.words.get("device")))
+    if key not in known:
+        known[key] = _needed(meaning, row)
+    return known[key]
 
 
 def _needed(meaning: str, row: Row) -> str:

@@ -2,14 +2,16 @@
 that every table begins with: which run a row is of, and what runs are grouped and chosen by."""
 
 import math
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from functools import cached_property
-from typing import Any, Literal, get_args
+from functools import cache
+from types import NoneType
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
-from suite.bundle.parts import Validity
-from suite.bundle.record import Status
+from pydantic import BaseModel
+
 from suite.report.facts.entry import Entry
 from suite.report.formatting.escape import visible
 
@@ -19,61 +21,103 @@ Kind = Literal["text", "texts", "integer", "number", "boolean", "time"]
 LONGEST_TEXT, MOST_TEXTS = 2000, 200
 #: What every reader's integers hold.
 _MOST_INTEGER = (1 << 63) - 1
-
-
-@dataclass(frozen=True)
-class Source:
-    """What a row is made of: a run as a report has it, or an import, and the tags that its user gave it.
-
-    ``phase`` and ``iteration``: in the tables of these, which one.
-    """
-
-    entry: Entry
-    tags: tuple[str, ...] = ()
-    phase: str = ""
-    iteration: int = 0
+#: By what a column's name holds; the first that fits.
+_UNITS = {
+    r"samples_per_second": "samples/s",
+    r"tokens_per_second": "tokens/s",
+    r"seconds": "seconds",
+    r"bytes$": "bytes",
+    r"share|at_cap$|^effective_sample_size$": "share",
+    r"tokens$|_length_": "tokens",
+    r"^peak_flops$": "FLOP/s",
+    r"flops": "FLOPs",
+    r"joules": "joules",
+    r"^memory_efficiency|^[mh]fu|^mbu$": "ratio",
+}
 
 
 @dataclass(frozen=True)
 class Column:
     """One column. ``meaning`` says when a value is null, unless it never is (``required``).
 
-    ``read``: gives the value, unchecked; or the way to it from the entry, ``record.run.id``, where ``*`` is the phase.
-    ``values``: all that there can be; empty: no list of them.
+    ``read``: gives the value, unchecked, of a run as a report has it, or of what else the row is made of. ``values``:
+    all that there can be; empty: no list of them.
     """
 
     name: str
     kind: Kind
-    unit: str
     meaning: str
-    read: str | Callable[[Source], Any]
+    read: Callable[[Any], Any]
     required: bool = False
     values: tuple[str, ...] = ()
 
-    def value(self, source: Source) -> Any:
-        """Of the column's kind, or null: also where what was read is of another one, as facts of the environment may
-        be, which whoever made the bundle chose."""
-        return _AS_KIND[self.kind](self._read(source))
+    @property
+    def unit(self) -> str:
+        """Empty: it has none."""
+        if self.kind == "time":
+            return "UTC"
+        return next((unit for holds, unit in _UNITS.items() if re.search(holds, self.name)), "")
 
-    @cached_property
-    def _read(self) -> Callable[[Source], Any]:
-        return _reader(self.read) if isinstance(self.read, str) else self.read
+    def value(self, of: Any) -> Any:
+        """Of the column's kind, or null: also where a text or a number is of another one, as facts of the environment
+        may be, which whoever made the bundle chose."""
+        return _AS_KIND[self.kind](self.read(of))
 
 
-def _reader(way: str) -> Callable[[Source], Any]:
-    """Of null where a part of the way is not there."""
-    first, *names = way.split(".")
-    is_plain = "*" not in names
+def column(way: str, meaning: str = "", name: str = "", kind: Kind | None = None, of: Any = Entry) -> Column:
+    """A field, by the way to it: ``record.run.id``. What is not said is as it is declared: its type, its meaning, and
+    when it is null, or one on the way to it."""
+    names = way.split(".")
+    name = name or names[-1]
+    type_, own, nulls = of, "", list[str]()
+    for part in names:
+        type_, own = _declared(type_, part)
+        if NoneType in get_args(type_):
+            nulls.insert(0, own)
+            type_ = next(one for one in get_args(type_) if one is not NoneType)
+    meaning = meaning or own or name.replace("_", " ")
+    for reason in (*nulls, "null: not known") if nulls else ():
+        if "null" not in meaning and reason not in ("", own):
+            meaning = f"{meaning}; {reason}"
+    values = get_args(type_) if get_origin(type_) is Literal else ()
 
-    def read(source: Source) -> Any:
-        value: Any = getattr(source.entry, first)
-        for name in names if is_plain else [source.phase if name == "*" else name for name in names]:
+    def read(value: Any) -> Any:
+        for part in names:
             if value is None:
-                return None
-            value = value.get(name) if type(value) is dict else getattr(value, name, None)
+                break
+            value = value.get(part) if type(value) is dict else getattr(value, part, None)
         return value
 
-    return read
+    return Column(name, kind or _kind_of(type_), meaning, read, not nulls, values)
+
+
+def columns(way: str, names: Iterable[str], meaning: str = "", prefix: str = "", of: Any = Entry) -> Iterator[Column]:
+    """Several fields of one, whose columns' names begin with the prefix."""
+    return (column(f"{way}.{name}", meaning, f"{prefix}{name}", of=of) for name in names)
+
+
+def _declared(holder: Any, name: str) -> tuple[Any, str]:
+    """The type of a field, and what it is described by. What is in a dictionary may lack, and of what is in plain JSON
+    nothing is declared."""
+    if holder is Any or get_origin(holder) is dict:
+        return (get_args(holder) or (str, Any))[1] | None, ""
+    if issubclass(holder, BaseModel):
+        return holder.model_fields[name].annotation, holder.model_fields[name].description or ""
+    type_ = _hints(holder)[name]
+    if get_origin(type_) is not Annotated:
+        return type_, ""
+    plain, *notes = get_args(type_)
+    return plain, next((note.description for note in notes if note.description), "")
+
+
+@cache
+def _hints(holder: type) -> dict[str, Any]:
+    return get_type_hints(holder, include_extras=True)
+
+
+def _kind_of(type_: Any) -> Kind:
+    kinds: dict[Any, Kind] = {int: "integer", float: "number", bool: "boolean", tuple: "texts"}
+    return kinds.get(getattr(type_, "__origin__", type_), "text")
 
 
 def _text(value: Any) -> str | None:
@@ -81,25 +125,14 @@ def _text(value: Any) -> str | None:
     return (visible(value, LONGEST_TEXT) or None) if isinstance(value, str) else None
 
 
-def _texts(value: Any) -> list[str] | None:
-    if not isinstance(value, (list, tuple)):
-        return None
-    return [visible(one, LONGEST_TEXT) for one in value[:MOST_TEXTS] if isinstance(one, str)]
+def _texts(value: tuple[str, ...] | None) -> list[str] | None:
+    return None if value is None else [visible(one, LONGEST_TEXT) for one in value[:MOST_TEXTS]]
 
 
 def _number(value: Any) -> float | None:
     if type(value) is int and abs(value) <= _MOST_INTEGER:
         return float(value)
-    return value if type(value) is float and math.isfinite(value) else None
-
-
-def _time(value: Any) -> datetime | None:
-    """Of Unix seconds; null for a time that no calendar holds."""
-    seconds = _number(value)
-    try:
-        return None if seconds is None else datetime.fromtimestamp(seconds, timezone.utc)
-    except (OverflowError, ValueError, OSError):
-        return None
+    return float(value) if isinstance(value, float) and math.isfinite(value) else None
 
 
 _AS_KIND: dict[Kind, Callable[[Any], Any]] = {
@@ -107,8 +140,8 @@ _AS_KIND: dict[Kind, Callable[[Any], Any]] = {
     "texts": _texts,
     "integer": lambda value: value if type(value) is int and abs(value) <= _MOST_INTEGER else None,
     "number": _number,
-    "boolean": lambda value: value if type(value) is bool else None,
-    "time": _time,
+    "boolean": lambda value: value,
+    "time": lambda value: None if value is None else datetime.fromtimestamp(value, timezone.utc),
 }
 
 
@@ -118,40 +151,27 @@ def time_text(moment: datetime) -> str:
 
 
 EXPORT_SCHEMA = "suite/export/1"
-STATUSES: tuple[str, ...] = get_args(Status)
-VALIDITIES: tuple[str, ...] = get_args(Validity.__annotations__["status"])
-_VERSION = "version of the columns and their meaning"
 _ALGORITHM = "its name, with the options that are not its defaults"
-_VALIDITY = (
-    "`suspect`: something disturbed the run; `invalid`: its figures cannot be; null: nothing is known, as of a run "
-    "without iterations that count and of an older bundle"
-)
-_DIGEST = "SHA-256 over the bundle's evidence; null: it holds what is no plain file"
-
-
-def _key(name: str, meaning: str, values: tuple[str, ...] = ()) -> Column:
-    """A text of the record's facts of the run."""
-    return Column(name, "text", "", meaning, f"record.run.{name}", True, values)
-
-
+_VALIDITY = "`suspect`: something disturbed the run; `invalid`: its figures cannot be; null: no iteration counts"
+SCHEMA = Column("schema", "text", "version of the columns", lambda _: EXPORT_SCHEMA, True, (EXPORT_SCHEMA,))
+#: Of what is beside the bundle: who makes a row fills them in.
+TAGS = Column("tags", "texts", "that the user gave it (`suite runs tag`), sorted", lambda _: (), True)
 KEYS: tuple[Column, ...] = (
-    Column("schema", "text", "", _VERSION, lambda source: EXPORT_SCHEMA, True, (EXPORT_SCHEMA,)),
-    Column("run", "text", "", "id of the run", "record.run.id", True),
-    Column("path", "text", "", "of the bundle, as it was found", "path", True),
-    _key("backend", "the stack under test"),
-    _key("size", "name of the model size"),
-    Column("ranks", "integer", "", "processes of the run", "record.run.ranks", True),
-    Column(
-        "layout", "text", "", "how ranks share the work, in short", lambda it: it.entry.manifest.layout.label(), True
-    ),
-    Column("algorithm", "text", "", _ALGORITHM, lambda source: source.entry.manifest.workload.algorithm.text(), True),
-    _key("workload", "its name"),
-    _key("device", "what ranks compute on", ("cpu", "cuda")),
-    _key("precision", "of the run"),
-    Column("repeat", "integer", "", "which repeat of its row, from 1", "record.run.repeat", True),
-    Column("status", "text", "", "how the run ended", "record.status", True, STATUSES),
-    Column("validity", "text", "", _VALIDITY, "record.validity.status", values=VALIDITIES),
-    _key("manifest_hash", "equal: repeats of one row"),
-    _key("work_hash", "equal: did equal work"),
-    Column("digest", "text", "", _DIGEST, "digest"),
+    SCHEMA,
+    column("record.run.id", "id of the run", "run"),
+    column("path", "of the bundle, as it was found"),
+    column("record.run.backend", "the stack under test"),
+    column("record.run.size"),
+    column("record.run.ranks", "processes of the run"),
+    Column("layout", "text", "how ranks share the work, in short", lambda run: run.manifest.layout.label(), True),
+    Column("algorithm", "text", _ALGORITHM, lambda run: run.manifest.workload.algorithm.text(), True),
+    column("record.run.workload"),
+    column("record.run.device", "what ranks compute on"),
+    column("record.run.precision"),
+    column("record.run.repeat", "which repeat of its row, from 1"),
+    column("record.status", "how the run ended"),
+    column("record.validity.status", _VALIDITY, "validity"),
+    column("record.run.manifest_hash", "equal: repeats of one row"),
+    column("record.run.work_hash"),
+    column("digest", "SHA-256 over the bundle's evidence; null: it holds what is no plain file"),
 )

@@ -52,8 +52,14 @@ class Exported:
 
 def export_file(paths: Sequence[Path], output: Path, table_name: str) -> Exported:
     """Write one table. Raises UsageError, before anything is read where that can be told by then."""
-    table = find_table(table_name)
-    _check_output(output)
+    table, suffix = find_table(table_name), output.suffix.lower()
+    if suffix not in (".parquet", *_TEXTS):
+        ends = f".parquet, {', '.join(_TEXTS)} (.prom is OpenMetrics text)"
+        raise UsageError(f"{printable(str(output))} names no format: let it end in one of {ends}")
+    if os.path.lexists(output) and not output.is_file():
+        raise UsageError(f"cannot write {output}: it is {'a folder' if output.is_dir() else 'no regular file'}")
+    if suffix == ".parquet":
+        required("pyarrow.parquet", "data")
     found: Found = (read_runs if table.name == RUNS else read_entries)(paths, with_imported=True)
     tags, problems = tags_by_path(map(Path, found.paths()))
     if table.name == RUNS:
@@ -87,20 +93,8 @@ def export_to(tool: str, paths: Sequence[Path], folder: Path) -> Exported:
     return Exported(folder, tool, count, count, f"{counted(count, 'run')} for {tool}", (*found.warnings(), *problems))
 
 
-def _check_output(output: Path) -> None:
-    """Before anything is read. Raises UsageError for a name without a format, a folder, or a package that lacks."""
-    if output.suffix.lower() not in (".parquet", *_TEXTS):
-        ends = f".parquet, {', '.join(_TEXTS)} (.prom is OpenMetrics text)"
-        raise UsageError(f"{printable(str(output))} names no format: let it end in one of {ends}")
-    if os.path.lexists(output) and not output.is_file():
-        raise UsageError(f"cannot write {output}: it is {'a folder' if output.is_dir() else 'no regular file'}")
-    if output.suffix.lower() == ".parquet":
-        required("pyarrow.parquet", "data")
-
-
 def write(output: Path, table: Table, rows: Iterable[Row]) -> int:
     """Replace a file at once; how many rows it has. The same rows give the same bytes. Raises UsageError."""
-    _check_output(output)
     suffix, count = output.suffix.lower(), itertools.count()
     passing = (row for row, _ in zip(rows, count, strict=False))
     with writing(output):

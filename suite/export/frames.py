@@ -22,12 +22,9 @@ def pandas_frame(table: str, rows: Sequence[Row]) -> Any:
         "boolean": "boolean",
         "time": "datetime64[us, UTC]",
     }
-    return pandas.DataFrame(
-        {
-            column.name: pandas.Series([row[column.name] for row in rows], dtype=types[column.kind])
-            for column in find_table(table).columns
-        }
-    )
+    kinds = {column.name: column.kind for column in find_table(table).columns}
+    series = {name: pandas.Series([row[name] for row in rows], dtype=types[kind]) for name, kind in kinds.items()}
+    return pandas.DataFrame(series)
 
 
 def polars_frame(table: str, rows: Sequence[Row]) -> Any:
@@ -41,6 +38,5 @@ def polars_frame(table: str, rows: Sequence[Row]) -> Any:
         "boolean": polars.Boolean,
         "time": polars.Datetime("us", "UTC"),
     }
-    return polars.DataFrame(
-        list(rows), schema={column.name: types[column.kind] for column in find_table(table).columns}
-    )
+    schema = {column.name: types[column.kind] for column in find_table(table).columns}
+    return polars.DataFrame(list(rows), schema=schema)

@@ -1,51 +1,38 @@
 """The table of runs as it is kept beside the records: exporting it reads none of them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from suite.bundle.archive.opening import Opened
 from suite.bundle.cache.survey import Surveyed
 from suite.bundle.cache.table import Derived, View, select
 from suite.bundle.files import DamagedBundle
 from suite.bundle.store import StillRunning
-from suite.export.columns import LONGEST_TEXT, Source
+from suite.export.columns import LONGEST_TEXT
 from suite.export.runs import RUN_COLUMNS
 from suite.export.tables import Row
 from suite.report.facts.entry import Entry
 from suite.report.formatting.escape import visible
 from suite.report.reading import Checked, Found, checked, read_with
 
-_TYPES: dict[str, Any] = {
-    "text": str | None,
-    "texts": list[str] | None,
-    "integer": int | None,
-    "number": float | None,
-    "boolean": bool | None,
-    "time": datetime | None,
-}
-if TYPE_CHECKING:
-    _Values = tuple[Any, ...]
-else:
-    _Values = tuple[tuple(_TYPES[column.kind] for column in RUN_COLUMNS)]
 _NAMES = tuple(column.name for column in RUN_COLUMNS)
+_TIMES = tuple(column.name for column in RUN_COLUMNS if column.kind == "time")
 
 
 @dataclass(frozen=True)
 class KeptRun:
-    """A run's row, column by column. ``path``: of its bundle."""
+    """A run's row, column by column, with times as texts. ``path``: of its bundle."""
 
     path: str
-    values: _Values
+    values: tuple[Any, ...]
 
 
 def _made(derived: Derived) -> Checked[KeptRun]:
-    source = Source(Entry(derived.manifest, derived.record, "", derived.digest))
-    return checked(derived, KeptRun("", tuple(column.value(source) for column in RUN_COLUMNS)))
+    run = Entry(derived.manifest, derived.record, "", derived.digest)
+    return checked(derived, KeptRun("", tuple(column.value(run) for column in RUN_COLUMNS)))
 
 
 _RUNS = View("export", ("report", "export"), _made, Checked[KeptRun])
@@ -65,5 +52,6 @@ def rows_of_runs(runs: Sequence[KeptRun], tags: Mapping[str, tuple[str, ...]]) -
     """As ``suite.export.tables.rows_of`` gives the rows of the table of runs."""
     at = _NAMES.index("run")
     for run in sorted(runs, key=lambda run: (run.values[at], run.path)):
-        own = {"path": visible(run.path, LONGEST_TEXT), "tags": list(tags.get(run.path, ()))}
-        yield dict(zip(_NAMES, run.values, strict=True)) | own
+        row = dict(zip(_NAMES, run.values, strict=True))
+        times = {name: datetime.fromisoformat(row[name]) for name in _TIMES if row[name] is not None}
+        yield row | times | {"path": visible(run.path, LONGEST_TEXT), "tags": list(tags.get(run.path, ()))}

@@ -3,44 +3,36 @@
 from collections.abc import Callable
 from typing import Any
 
-from suite.bundle.schemas import SCHEMAS
+from suite.bundle.schemas import SCHEMAS, headed
 from suite.export.columns import EXPORT_SCHEMA, LONGEST_TEXT, MOST_TEXTS, Column
-from suite.export.tables import TABLES, Table
+from suite.export.tables import TABLES
 from suite.spec.base import UsageError
 from suite.spec.names import nearest
 from suite.tune.study import study_schema
 
-_TIME = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$"
-_TEXT = {"type": "string", "minLength": 1, "maxLength": LONGEST_TEXT}
 _KINDS: dict[str, dict[str, Any]] = {
-    "text": _TEXT,
+    "text": {"type": "string", "minLength": 1, "maxLength": LONGEST_TEXT},
     "texts": {"type": "array", "maxItems": MOST_TEXTS, "items": {"type": "string", "maxLength": LONGEST_TEXT}},
     "integer": {"type": "integer"},
     "number": {"type": "number"},
     "boolean": {"type": "boolean"},
-    "time": {"type": "string", "pattern": _TIME},
+    "time": {"type": "string", "pattern": r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$"},
 }
 
 
 def json_schema() -> dict[str, Any]:
     """Of one row of any table, as JSON Lines have it."""
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$id": f"urn:{EXPORT_SCHEMA.replace('/', ':')}",
-        "title": f"A row of {EXPORT_SCHEMA}",
-        "anyOf": [{"$ref": f"#/$defs/{name}"} for name in TABLES],
-        "$defs": {name: _object(table) for name, table in TABLES.items()},
+    rows = {
+        name: {
+            "type": "object",
+            "properties": {column.name: _property(column) for column in table.columns},
+            "required": list(table.names),
+            "additionalProperties": False,
+        }
+        for name, table in TABLES.items()
     }
-
-
-def _object(table: Table) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "description": f"One row: {table.row_is}.",
-        "properties": {column.name: _property(column) for column in table.columns},
-        "required": list(table.names),
-        "additionalProperties": False,
-    }
+    refs = [{"$ref": f"#/$defs/{name}"} for name in TABLES]
+    return headed(EXPORT_SCHEMA, f"A row of {EXPORT_SCHEMA}", {"anyOf": refs, "$defs": rows})
 
 
 def _property(column: Column) -> dict[str, Any]:

@@ -2,148 +2,121 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, get_args
+from functools import partial
+from typing import Any, NamedTuple
 
-from suite.bundle.imported.record import MARK, TOLD, ImportedRow
-from suite.bundle.imported.record import Source as From
-from suite.bundle.imported.timers import Tool
+from suite.bundle.imported.record import TOLD, ImportedMemory, ImportedRow, ImportedThroughput
 from suite.bundle.parts import Peaks
-from suite.export.columns import EXPORT_SCHEMA, KEYS, Column, Kind, Source
+from suite.bundle.record import Record, Wait
+from suite.export.columns import KEYS, SCHEMA, TAGS, Column, column, columns
 from suite.export.runs import RUN_COLUMNS
 from suite.report.facts.entry import Entry
 from suite.spec.base import UsageError
 from suite.spec.names import nearest
-from suite.spec.phases import ALL, ALL_NAMES
+from suite.spec.phases import ALL_NAMES
 
 Row = dict[str, Any]
 RUNS, IMPORTED = "runs", "imported"
-_NO_KEYS = {"schema", "manifest_hash", "work_hash", "digest"}
-_KEYS = frozenset({column.name for column in KEYS} - _NO_KEYS | {"phase", "iteration"})
-_IMPORTED_KEYS = frozenset(("mark", "id", "path", "tool", "model", "devices"))
 
 
 @dataclass(frozen=True)
 class Table:
-    """``row_is``: what one row of it is. ``noun``: that in a word. ``keys``: columns that tell rows apart, or by which
-    they are grouped; figures are never keys."""
+    """``noun``: what a row is."""
 
     name: str
     noun: str
-    row_is: str
     columns: tuple[Column, ...]
-    keys: frozenset[str] = _KEYS
 
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(column.name for column in self.columns)
 
 
-def _phase_columns() -> Iterator[Column]:
-    meaning = "in the order of an iteration; `other` is what an iteration takes beyond its timed phases"
-    yield Column("phase", "text", "", meaning, lambda source: source.phase, True, ALL_NAMES)
-    meaning = "mean over the counted iterations, of the slowest rank each"
-    yield Column("seconds", "number", "seconds", meaning, "record.phases.*.seconds", True)
-    meaning = "95 % bound from the run's own iterations; null: the phase took no time, one iteration, an older bundle"
-    yield Column("seconds_low", "number", "seconds", f"lower {meaning}", "record.phase_intervals.*.low")
-    yield Column("seconds_high", "number", "seconds", f"upper {meaning}", "record.phase_intervals.*.high")
-    meaning = "of the iteration; null: an asynchronous run, in whose iterations others work meanwhile"
-    yield Column("share", "number", "share", meaning, "record.phases.*.share")
-    meaning = "of the tokens that the phase is about; null: it is about none, or took no measurable time"
-    yield Column("tokens_per_second", "number", "tokens/s", meaning, "record.phases.*.tokens_per_second")
-    one = "null: one rank, `other`, or an older bundle"
-    meaning = f"that the rank which was done first waits for the slowest, mean over iterations; {one}"
-    yield Column("wait_longest_seconds", "number", "seconds", meaning, "record.waits.*.longest_seconds")
-    meaning = f"that ranks wait for the slowest, mean over ranks and iterations; {one}"
-    yield Column("wait_mean_seconds", "number", "seconds", meaning, "record.waits.*.mean_seconds")
-    for name in Peaks.__struct_fields__:
-        meaning = "as in the runs' table, in this phase; null: not known"
-        yield Column(name, "integer", "bytes", meaning, f"record.memory.by_phase.*.{name}")
-    meaning = "the least that the layout needs in this phase, computed; null: nothing is known to be needed"
-    yield Column("theoretical_minimum_bytes", "integer", "bytes", meaning, "record.memory.floor.by_phase.*")
+def _phase_columns(phase: str) -> tuple[Column, ...]:
+    order = "in the order of an iteration; `other` is what an iteration takes beyond its timed phases"
+    within = "95 % bound from the run's own iterations; null: the phase took no time, one iteration, an older bundle"
+    mean = "mean over the counted iterations, of the slowest rank each"
+    tokens = "of the tokens that the phase is about; null: it is about none, or took no measurable time"
+    least = "the least that the layout needs in this phase, computed"
+    return (
+        Column("phase", "text", order, lambda _: phase, True, ALL_NAMES),
+        replace(column(f"record.phases.{phase}.seconds", mean), required=True),  # a phase that is not known has no row
+        column(f"record.phase_intervals.{phase}.low", f"lower {within}", "seconds_low"),
+        column(f"record.phase_intervals.{phase}.high", f"upper {within}", "seconds_high"),
+        column(f"record.phases.{phase}.share"),
+        column(f"record.phases.{phase}.tokens_per_second", tokens),
+        *columns(f"record.waits.{phase}", Wait.__struct_fields__, prefix="wait_"),
+        *columns(f"record.memory.by_phase.{phase}", Peaks.__struct_fields__, "as in the runs' table, in this phase"),
+        column(f"record.memory.floor.by_phase.{phase}", least, "theoretical_minimum_bytes"),
+    )
 
 
-def _seconds(source: Source) -> float:
-    return source.entry.record.iterations.seconds[source.iteration]
+_BY_PHASE = {phase: _phase_columns(phase) for phase in ALL_NAMES}
 
 
-def _is_warmup(source: Source) -> bool:
-    return source.iteration < source.entry.record.steady_state.warmup
+class _Iteration(NamedTuple):
+    iteration: int
+    seconds: float
+    warmup: bool
+    void: bool
+    counted: bool
 
 
-def _is_void(source: Source) -> bool:
-    return source.iteration in (source.entry.record.void_iterations or ())
+def _iterations(record: Record) -> Iterator[_Iteration]:
+    for index, seconds in enumerate(record.iterations.seconds):
+        is_warmup = index < record.steady_state.warmup
+        is_void = index in (record.void_iterations or ())
+        yield _Iteration(index, seconds, is_warmup, is_void, not is_warmup and not is_void)
 
 
-def _iteration_columns() -> Iterator[Column]:
-    yield Column("iteration", "integer", "", "from 0, warm-up first", lambda source: source.iteration, True)
-    yield Column("seconds", "number", "seconds", "of the slowest rank", _seconds, True)
-    yield Column("warmup", "boolean", "", "left out at the start", _is_warmup, True)
-    yield Column("void", "boolean", "", "skipped optimizer steps, and so does not count", _is_void, True)
-    counted = "the run's figures are made of it"
-    yield Column("counted", "boolean", "", counted, lambda one: not _is_warmup(one) and not _is_void(one), True)
+_ITERATION_COLUMNS = (
+    column("iteration", "from 0, warm-up first", of=_Iteration),
+    column("seconds", "of the slowest rank", of=_Iteration),
+    column("warmup", "left out at the start", of=_Iteration),
+    column("void", "skipped optimizer steps, and so does not count", of=_Iteration),
+    column("counted", "the run's figures are made of it", of=_Iteration),
+)
+_told = partial(column, of=ImportedRow)
 
 
-def _imported_columns() -> Iterator[Column]:
-    yield Column("schema", "text", "", "version of the columns", lambda source: EXPORT_SCHEMA, True, (EXPORT_SCHEMA,))
-    yield Column("mark", "text", "", "what the row is", "record.mark", True, (MARK,))
-    yield Column("id", "text", "", "of the import", "record.id", True)
-    yield Column("path", "text", "", "of its folder, as it was found", "path", True)
-    yield Column("tool", "text", "", "that wrote the log", "record.tool", True, get_args(Tool))
-    yield Column("model", "text", "", TOLD, "record.told.model", True)
-    yield Column("devices", "integer", "", f"of the run in all, {TOLD}", "record.told.devices", True)
-    known: dict[str, tuple[str, Kind, str]] = {
-        "device": ("device_name", "text", "what the devices are"),
-        "algorithm": ("algorithm", "text", "its name"),
-        "tool_version": ("tool_version", "text", "of the tool"),
-        "source": ("source", "text", "where the log was published"),
-        "note": ("note", "text", "what else a reader must know"),
-    }
-    for field, (name, kind, meaning) in known.items():
-        yield Column(name, kind, "", f"{meaning}, {TOLD}; null: not told", f"record.told.{field}")
-    yield Column("log_sha256", "text", "", "of the log in the folder", "record.log.sha256", True)
-    yield Column("log_bytes", "integer", "bytes", "of the log in the folder", "record.log.bytes", True)
-    yield Column("digest", "text", "", "SHA-256 over the folder's evidence", "digest", True)
-    for name, meaning in {
-        "found": "with a time in the log",
-        "warmup": "left out at the start, as the importer said",
-        "counted": "those figures are of",
-    }.items():
-        yield Column(f"steps_{name}", "integer", "", f"steps {meaning}", f"record.steps.{name}", True)
-    meaning = "mean of the counted steps, by the tool's own timer"
-    yield Column("step_seconds", "number", "seconds", meaning, "record.step_seconds", True)
-    for name, unit in {
-        "samples_per_second": "samples/s",
-        "tokens_per_second": "tokens/s",
-        "tokens_per_second_per_device": "tokens/s",
-    }.items():
-        meaning = "all work over all time of the counted steps; null: neither log nor importer tells the work"
-        yield Column(name, "number", unit, meaning, f"record.throughput.{name}")
+def _imported_counts() -> Iterator[Column]:
     for name in ("samples", "prompt_tokens", "response_tokens", "total_tokens"):
-        unit = "tokens" if name.endswith("_tokens") else ""
-        yield Column(name, "number", unit, "of a step, mean; null: not known", f"record.counts.{name}")
-        meaning = f"where `{name}` is from; null: not known"
-        yield Column(f"{name}_from", "text", "", meaning, f"record.counts.sources.{name}", values=get_args(From))
-    for phase in ALL:
-        meaning = f"of a step in {phase.name}, by the tool's own timers; null: not told"
-        yield Column(f"{phase.name}_seconds", "number", "seconds", meaning, f"record.phases.{phase.name}.seconds")
-    for name in ("peak_allocated_bytes", "peak_reserved_bytes"):
-        meaning = "the largest of the counted steps, as the tool logged it; null: not told"
-        yield Column(name, "integer", "bytes", meaning, f"record.memory.{name}")
-    yield Column("notes", "texts", "", "what a reader of the figures must know", "record.notes", True)
-    meaning = "that the user gave it (`suite runs tag`), sorted"
-    yield Column("tags", "texts", "", meaning, lambda source: source.tags, True)
+        yield _told(f"record.counts.{name}", "of a step, mean")
+        yield _told(f"record.counts.sources.{name}", f"where `{name}` is from", f"{name}_from")
 
 
-_PHASE_IS = "a phase of a run; a run in which no iteration counts has none"
-_ITERATION_IS = "a completed iteration of a run, warm-up in; a run that completed none has none"
-_IMPORT_IS = "another tool's log, which was not measured here"
+_RATE = "all work over all time of the counted steps"
+_TIMER = "of a step, by the tool's own timers"
+_LARGEST = "the largest of the counted steps, as the tool logged it"
+_IMPORTED_COLUMNS = (
+    SCHEMA,
+    _told("record.mark", "what the row is"),
+    _told("record.id", "of the import"),
+    _told("path", "of its folder, as it was found"),
+    _told("record.tool", "that wrote the log"),
+    *columns("record.told", ("model", "devices"), TOLD, of=ImportedRow),
+    _told("record.told.device", f"what the devices are, {TOLD}", "device_name"),
+    *columns("record.told", ("algorithm", "tool_version", "source", "note"), TOLD, of=ImportedRow),
+    *columns("record.log", ("sha256", "bytes"), "of the log in the folder", "log_", ImportedRow),
+    _told("digest", "SHA-256 over the folder's evidence"),
+    *columns("record.steps", ("found", "warmup", "counted"), prefix="steps_", of=ImportedRow),
+    _told("record.step_seconds"),
+    *columns("record.throughput", ImportedThroughput.model_fields, _RATE, of=ImportedRow),
+    *_imported_counts(),
+    *(_told(f"record.phases.{name}.seconds", _TIMER, f"{name}_seconds") for name in ALL_NAMES),
+    *columns("record.memory", ImportedMemory.model_fields, _LARGEST, of=ImportedRow),
+    _told("record.notes"),
+    TAGS,
+)
+
+
 TABLES: Mapping[str, Table] = {
     table.name: table
     for table in (
-        Table(RUNS, "run", "a run, whatever became of it", RUN_COLUMNS),
-        Table("phases", "phase", _PHASE_IS, (*KEYS, *_phase_columns())),
-        Table("iterations", "iteration", _ITERATION_IS, (*KEYS, *_iteration_columns())),
-        Table(IMPORTED, "import", _IMPORT_IS, tuple(_imported_columns()), _IMPORTED_KEYS),
+        Table(RUNS, "run", RUN_COLUMNS),
+        Table("phases", "phase", (*KEYS, *_BY_PHASE[ALL_NAMES[0]])),
+        Table("iterations", "iteration", (*KEYS, *_ITERATION_COLUMNS)),
+        Table(IMPORTED, "import", _IMPORTED_COLUMNS),
     )
 }
 
@@ -165,24 +138,19 @@ def rows_of(
 
     ``tags``: of runs by the path of their bundle. ``imported``: what alone is in the table of that name.
     """
-    if table.name == IMPORTED:
-        for row in sorted(imported, key=lambda row: (row.record.id, row.path)):
-            source = Source(row, (tags or {}).get(row.path, ()))  # type: ignore[arg-type] # it has what columns ask
-            yield {column.name: column.value(source) for column in table.columns}
-        return
+    known = tags or {}
+    for row in sorted(imported, key=lambda row: (row.record.id, row.path)) if table.name == IMPORTED else ():
+        yield _row(table.columns, row) | {"tags": list(known.get(row.path, ()))}
     for entry in sorted(entries, key=lambda entry: (entry.record.run.id, entry.path)):
-        source = Source(entry, (tags or {}).get(entry.path, ()))
-        keys = {column.name: column.value(source) for column in KEYS}
-        own = table.columns[len(KEYS) :]
-        for one in _sources(table.name, source):
-            yield {**keys, **{column.name: column.value(one) for column in own}}
+        keys = _row(KEYS, entry)
+        if table.name == RUNS:
+            yield keys | _row(RUN_COLUMNS[len(KEYS) :], entry) | {"tags": list(known.get(entry.path, ()))}
+        if table.name == "phases":
+            timed = [own for phase, own in _BY_PHASE.items() if getattr(entry.record.phases, phase, None) is not None]
+            yield from (keys | _row(own, entry) for own in timed)
+        if table.name == "iterations":
+            yield from (keys | _row(_ITERATION_COLUMNS, one) for one in _iterations(entry.record))
 
 
-def _sources(name: str, source: Source) -> Iterable[Source]:
-    record = source.entry.record
-    if name == "phases":
-        known = record.phases
-        return (replace(source, phase=phase) for phase in ALL_NAMES if known is not None and getattr(known, phase))
-    if name == "iterations":
-        return (replace(source, iteration=index) for index in range(len(record.iterations.seconds)))
-    return (source,)
+def _row(columns: Iterable[Column], of: Any) -> Row:
+    return {column.name: column.value(of) for column in columns}

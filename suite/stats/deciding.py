@@ -1,6 +1,7 @@
 """How many runs it takes to decide: the power of Student's t test between two sides of equally many runs."""
 
 import math
+from bisect import bisect_left
 
 from suite.stats.quantiles import student_quantile
 
@@ -31,20 +32,11 @@ def power(runs: int, distance: float, spread: float, level: float, more_degrees:
 def runs_to_decide(
     distance: float, spread: float, level: float, more_degrees: float = 0.0, chance: float = POWER
 ) -> int | None:
-    """The fewest runs a side with which ``power`` is ``chance`` or more; null where that takes over ``MOST_RUNS``.
-
-    Raises ValueError for a spread or a level that is not positive.
-    """
-    if not spread > 0 or not 0 < level < 0.5:
-        raise ValueError("a spread is above 0, and a level between 0 and 0.5")
+    """The fewest runs a side with which ``power`` is ``chance`` or more; null where that takes over ``MOST_RUNS``."""
 
     def decides(runs: int) -> bool:
         return power(runs, distance, spread, level, more_degrees) >= chance
 
     if not distance > 0 or not decides(MOST_RUNS):
         return None
-    few, many = 1, MOST_RUNS
-    while many - few > 1:
-        middle = (few + many) // 2
-        few, many = (few, middle) if decides(middle) else (middle, many)
-    return many
+    return 2 + bisect_left(range(2, MOST_RUNS), True, key=decides)

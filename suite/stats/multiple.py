@@ -51,15 +51,13 @@ def together(probabilities: Sequence[float], level: float = LEVEL) -> Family:
 def two_sided(distance: float, error: float, degrees: float) -> float:
     """Probability of an estimate at least so far from a value when that is the truth; ``error`` is its standard error.
 
-    Student's t. Raises ValueError without an error, since no spread is no proof.
+    Student's t.
     """
     return 2 * one_sided(abs(distance), error, degrees)
 
 
 def one_sided(distance: float, error: float, degrees: float) -> float:
-    """Probability of an estimate at least so far above a value when that is the truth. Raises as ``two_sided``."""
+    """Probability of an estimate at least so far above a value when that is the truth."""
     from scipy.special import stdtr
 
-    if not error > 0:
-        raise ValueError("without a spread there is nothing to measure a distance by")
     return float(stdtr(degrees, -distance / error))

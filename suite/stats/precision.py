@@ -97,19 +97,11 @@ def judge(rows: Sequence[Sampled], rule: Stopping) -> tuple[Outlook, ...]:
     if rule.difference is None:
         groups = [members for members in groups if rows[members[0]].in_turns]
     if groups:
-        shared = Shared(prior, find_rounds([[rows[index].first() for index in members] for members in groups], prior))
+        rounds = find_rounds([[rows[index].first() for index in members] for members in groups], prior)
         for members in groups:
-            for index, outlook in _by_difference(members, rows, rule, shared).items():
+            for index, outlook in _by_difference(members, rows, rule, prior, rounds).items():
                 outlooks[index] = _both(outlooks[index], outlook)
     return tuple(_at_most(outlook, row, rule) for outlook, row in zip(outlooks, rows, strict=True))
-
-
-@dataclass(frozen=True)
-class Shared:
-    """What rows of a plan share of their variance, and of that of their differences where rounds are compared."""
-
-    prior: Prior | None
-    rounds: Rounds | None
 
 
 def _by_width(row: Sampled, rule: Stopping, prior: Prior | None) -> Outlook:
@@ -175,12 +167,14 @@ def _groups(rows: Sequence[Sampled]) -> list[list[int]]:
     return [members for members in found.values() if len(members) > 1]
 
 
-def _by_difference(members: list[int], rows: Sequence[Sampled], rule: Stopping, shared: Shared) -> dict[int, Outlook]:
+def _by_difference(
+    members: list[int], rows: Sequence[Sampled], rule: Stopping, prior: Prior | None, rounds: Rounds | None
+) -> dict[int, Outlook]:
     """As ``judge``, for each row of a group against the best, which needs what the others need of it."""
-    best = members[fastest([rows[index].first() for index in members], shared.rounds)]
+    best = members[fastest([rows[index].first() for index in members], rounds)]
     margin = rule.difference or DEFAULT_MARGIN
     found = {
-        index: _Pair(rows[index], rows[best], margin, len(members), shared).outlook(rule, best)
+        index: _Pair(rows[index], rows[best], margin, len(members), prior, rounds).outlook(rule, best)
         for index in members
         if index != best
     }
@@ -192,13 +186,14 @@ def _by_difference(members: list[int], rows: Sequence[Sampled], rule: Stopping, 
 
 @dataclass(frozen=True)
 class _Pair:
-    """A row and the best of its group of so many ``sides``."""
+    """A row and the best of its group of so many ``sides``, and what rows of the plan share."""
 
     row: Sampled
     best: Sampled
     margin: float
     sides: int
-    shared: Shared
+    prior: Prior | None
+    rounds: Rounds | None
 
     def outlook(self, rule: Stopping, index: int) -> Outlook:
         """Told apart for sure, or of a ratio so narrow that it must be a difference or an equivalence.
@@ -206,8 +201,7 @@ class _Pair:
         ``index``: of the best.
         """
         row, best = self.row, self.best
-        prior, rounds = self.shared.prior, self.shared.rounds
-        comparison = compare_in_turns(row.first(), best.first(), self.margin, prior, self.sides, rounds)
+        comparison = compare_in_turns(row.first(), best.first(), self.margin, self.prior, self.sides, self.rounds)
         missing = [(rule.least - len(each.runs), each.closed) for each in (row, best) if len(each.runs) < rule.least]
         if any(closed for _, closed in missing):
             return Outlook("out of reach", None, None, comparison, index)
@@ -270,12 +264,12 @@ class _Pair:
         within = self._within and (self._within if count is None else self._paired(count))
         if within:
             return within.difference
-        difference = welch(self.row.runs[:count], self.best.runs[:count], self.shared.prior)
+        difference = welch(self.row.runs[:count], self.best.runs[:count], self.prior)
         assert difference is not None, "no comparison before the least number of runs"
         return difference
 
     def _paired(self, count: int | None) -> Paired | None:
-        return paired(self.row.first(count), self.best.first(count), self.shared.rounds)
+        return paired(self.row.first(count), self.best.first(count), self.rounds)
 
     def _predicted(self, more: int, scale: float) -> float:
         """What ``_decided`` should be after so many more runs of each side that gets any; 0 where it is sure then."""
@@ -294,7 +288,7 @@ class _Pair:
 
     @cached_property
     def _spreads(self) -> tuple[RowSpread, RowSpread]:
-        return spread_of(self.row.runs, self.shared.prior), spread_of(self.best.runs, self.shared.prior)
+        return spread_of(self.row.runs, self.prior), spread_of(self.best.runs, self.prior)
 
     def _is_sure(self, difference: LogDifference) -> bool:
         return abs(difference.mean) > self._reach(difference, 1 - SURE)

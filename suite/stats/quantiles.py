@@ -29,8 +29,6 @@ def range_quantile(sides: int, degrees: float, probability: float = 0.95) -> flo
     Of two sides it is Student's t times the square root of two. Degrees are rounded down to at most three digits, so
     that few values are computed; the quantile is then rather too large.
     """
-    if sides < 2 or not degrees > 0:
-        raise ValueError(f"a range needs two sides or more and degrees above 0, not {sides} and {degrees:g}")
     return _range_quantile(sides, _rounded_down(degrees), probability)
 
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from suite.export.columns import LONGEST_TEXT
-from suite.export.export import write
+from suite.export.export import export_file, write
 from suite.export.formats import csv as csv_format
 from suite.export.formats import jsonl, openmetrics
 from suite.export.tables import TABLES, Row, rows_of
@@ -140,7 +140,7 @@ def test_parquet_has_the_rows_their_types_and_what_they_mean(made: Path, tmp_pat
 def test_a_folder_is_not_written_over(tmp_path: Path) -> None:
     (tmp_path / "folder.csv").mkdir()
     with pytest.raises(UsageError, match="is a folder"):
-        write(tmp_path / "folder.csv", RUNS, [])
+        export_file([tmp_path], tmp_path / "folder.csv", "runs")
 
 
 def test_a_hostile_text_is_in_no_format_as_it_was(rows: list[Row]) -> None:

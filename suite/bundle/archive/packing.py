@@ -180,7 +180,8 @@ def _documents(folder: Path) -> Iterator[tuple[str, dict]]:
     found = [study / STUDY for study in find_studies([folder])]
     for root, folders, _ in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".") and name != ATTIC]
-        found += Path(root, SUBMITTED).glob("[!.]*.json")
+        if not Path(root, SUBMITTED).is_symlink():
+            found += Path(root, SUBMITTED).glob("[!.]*.json")
     for file in sorted(found):
         name = Path(os.path.relpath(file, folder)).as_posix()
         body = parse_object(read_text(file, name), name)

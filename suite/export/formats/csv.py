@@ -15,8 +15,7 @@ from suite.export.columns import time_text
 from suite.export.tables import Row, Table
 
 #: Of formulas, the wide forms too, which some spreadsheets take for the same.
-_BEGINS_FORMULA = ("=", "+", "-", "@", "\N{FULLWIDTH EQUALS SIGN}", "\N{FULLWIDTH PLUS SIGN}")
-_GUARDED = (*_BEGINS_FORMULA, "\N{FULLWIDTH HYPHEN-MINUS}", "\N{FULLWIDTH COMMERCIAL AT}", "'")
+_FORMULAS = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
 def lines(table: Table, rows: Iterable[Row]) -> Iterator[str]:
@@ -36,7 +35,7 @@ def _field(value: Any) -> str:
         return time_text(value)
     if isinstance(value, list):
         return _quoted(json.dumps(value, ensure_ascii=False))
-    return _quoted(f"'{value}" if value.startswith(_GUARDED) else value)
+    return _quoted(f"'{value}" if value.startswith((*_FORMULAS, "'")) else value)
 
 
 def _quoted(text: str) -> str:

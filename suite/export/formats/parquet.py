@@ -20,16 +20,6 @@ def write(path: Path, table: Table, rows: Iterator[Row]) -> None:
     metadata; the file's names the table and the version of its columns.
     """
     arrow, parquet = required("pyarrow", "data"), required("pyarrow.parquet", "data")
-    schema = arrow_schema(arrow, table)
-    with parquet.ParquetWriter(path, schema, compression="zstd") as writer:
-        is_last = False
-        while not is_last:
-            some = list(islice(rows, _ROWS))
-            writer.write_table(arrow.Table.from_pylist(some, schema=schema))
-            is_last = len(some) < _ROWS
-
-
-def arrow_schema(arrow: Any, table: Table) -> Any:
     types: dict[Kind, Any] = {
         "text": arrow.string(),
         "texts": arrow.list_(arrow.string()),
@@ -39,12 +29,10 @@ def arrow_schema(arrow: Any, table: Table) -> Any:
         "time": arrow.timestamp("us", tz="UTC"),
     }
     fields = [
-        arrow.field(
-            column.name,
-            types[column.kind],
-            nullable=not column.required,
-            metadata={"description": column.meaning, "unit": column.unit},
-        )
-        for column in table.columns
+        arrow.field(one.name, types[one.kind], not one.required, {"description": one.meaning, "unit": one.unit})
+        for one in table.columns
     ]
-    return arrow.schema(fields, metadata={"schema": EXPORT_SCHEMA, "table": table.name})
+    schema = arrow.schema(fields, metadata={"schema": EXPORT_SCHEMA, "table": table.name})
+    with parquet.ParquetWriter(path, schema, compression="zstd") as writer:
+        while some := list(islice(rows, _ROWS)):
+            writer.write_table(arrow.Table.from_pylist(some, schema=schema))

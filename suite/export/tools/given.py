@@ -5,10 +5,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from suite.export.columns import KEYS
 from suite.export.runs import SETTINGS
 from suite.export.tables import TABLES, Row, rows_of
 from suite.report.facts.entry import Entry
+from suite.spec.base import UsageError, printable
 
+_LONGEST_MESSAGE = 300
 _NOT_STATED = ("status", "started", "ended", "tags")
 
 
@@ -32,7 +35,7 @@ def given(entries: Sequence[Entry], tags: Mapping[str, tuple[str, ...]]) -> Iter
     """In the order of the tables."""
     seen: dict[str, int] = {}
     table = TABLES["phases"]
-    timed = [one.name for one in table.columns if one.name not in table.keys and one.kind in ("number", "integer")]
+    timed = [one.name for one in table.columns[len(KEYS) :] if one.kind in ("number", "integer")]
     for entry in sorted(entries, key=lambda entry: (entry.record.run.id, entry.path)):
         (row,) = rows_of(TABLES["runs"], [entry], tags)
         number = seen[row["run"]] = seen.get(row["run"], 0) + 1
@@ -51,14 +54,17 @@ def given(entries: Sequence[Entry], tags: Mapping[str, tuple[str, ...]]) -> Iter
 
 
 @contextmanager
-def variable(name: str, value: str) -> Iterator[None]:
-    """An environment variable that has this value meanwhile."""
-    before = os.environ.get(name)
-    os.environ[name] = value
+def handing(tool: str, refused: type[Exception], **variables: str) -> Iterator[None]:
+    """Turn what a tool refuses into a UsageError; environment variables have these values meanwhile."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
     try:
         yield
+    except refused as error:
+        raise UsageError(f"{tool} refuses: {printable(str(error))[:_LONGEST_MESSAGE]}") from error
     finally:
-        if before is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = before
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

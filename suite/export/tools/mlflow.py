@@ -9,8 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from suite.export.tools.given import Given, variable
-from suite.spec.base import UsageError, printable
+from suite.export.tools.given import Given, handing
 from suite.spec.optional import required
 
 EXTRA = "mlflow"
@@ -18,41 +17,31 @@ EXPERIMENT = "suite"
 _STATUSES = {"ok": "FINISHED", "failed": "FAILED", "interrupted": "KILLED"}
 #: What MLflow takes at one time, and of one value.
 _BATCH, _LONGEST = 1000, 5000
-_LONGEST_MESSAGE = 300
-_ALLOWS_FILES = "MLFLOW_ALLOW_FILE_STORE"
 
 
 def write(folder: Path, runs: Iterable[Given]) -> None:
     """Raises OSError, and UsageError for what MLflow refuses."""
     tracking, entities = required("mlflow.tracking", EXTRA), required("mlflow.entities", EXTRA)
     refused = required("mlflow.exceptions", EXTRA).MlflowException
-    try:
-        with variable(_ALLOWS_FILES, "true"):
-            _write(tracking, entities, folder, runs)
-    except refused as error:
-        raise UsageError(f"mlflow refuses: {printable(str(error))[:_LONGEST_MESSAGE]}") from error
+    with handing(EXTRA, refused, MLFLOW_ALLOW_FILE_STORE="true"):
+        client = tracking.MlflowClient(tracking_uri=folder.absolute().as_uri())
+        experiment = client.create_experiment(EXPERIMENT)
+        for run in runs:
+            _log(client, entities, experiment, run)
 
 
-def _write(tracking: Any, entities: Any, folder: Path, runs: Iterable[Given]) -> None:
-    client = tracking.MlflowClient(tracking_uri=folder.absolute().as_uri())
-    experiment = client.create_experiment(EXPERIMENT)
-    for run in runs:
-        start, end = _milliseconds(run.row["started"]), _milliseconds(run.row["ended"])
-        tags = {f"suite.{name}": text[:_LONGEST] for name, text in run.texts.items()}
-        tags |= {f"suite.tag.{tag}": "true" for tag in run.row["tags"]}
-        made = client.create_run(experiment, start_time=start or 0, tags=tags, run_name=run.name).info.run_id
-        metrics = [entities.Metric(name, value, end or 0, 0) for name, value in run.figures.items()]
-        metrics += [
-            entities.Metric("iteration/seconds", seconds, start or 0, step)
-            for step, seconds in enumerate(run.iterations)
-        ]
-        for first in range(0, len(metrics), _BATCH):
-            client.log_batch(made, metrics=metrics[first : first + _BATCH])
-        client.log_batch(
-            made, params=[entities.Param(name, str(value)[:_LONGEST]) for name, value in run.settings.items()]
-        )
-        client.set_terminated(made, _STATUSES[run.row["status"]], end_time=end or 0)
+def _log(client: Any, entities: Any, experiment: str, run: Given) -> None:
+    start, end = _milliseconds(run.row["started"]), _milliseconds(run.row["ended"])
+    tags = {f"suite.{name}": text[:_LONGEST] for name, text in run.texts.items()}
+    tags |= {f"suite.tag.{tag}": "true" for tag in run.row["tags"]}
+    made = client.create_run(experiment, start_time=start, tags=tags, run_name=run.name).info.run_id
+    metrics = [entities.Metric(name, value, end, 0) for name, value in run.figures.items()]
+    metrics += [entities.Metric("iteration/seconds", each, start, step) for step, each in enumerate(run.iterations)]
+    for first in range(0, len(metrics), _BATCH):
+        client.log_batch(made, metrics=metrics[first : first + _BATCH])
+    client.log_batch(made, params=[entities.Param(name, str(value)) for name, value in run.settings.items()])
+    client.set_terminated(made, _STATUSES[run.row["status"]], end_time=end)
 
 
-def _milliseconds(moment: datetime | None) -> int | None:
-    return None if moment is None else max(0, round(1000 * moment.timestamp()))
+def _milliseconds(moment: datetime | None) -> int:
+    return 0 if moment is None else round(1000 * moment.timestamp())

@@ -5,30 +5,26 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from suite.export.tools.given import Given, variable
-from suite.spec.base import UsageError, printable
+from suite.export.tools.given import Given, handing
 from suite.spec.optional import required
 
 EXTRA = "wandb"
 PROJECT = "suite"
-_LONGEST_MESSAGE = 300
 
 
 def write(folder: Path, runs: Iterable[Given]) -> None:
     """No account is asked for and no network used. Raises OSError, and UsageError for what W&B refuses."""
     wandb = required("wandb", EXTRA)
-    try:
-        # its own logs would go to the user's home
-        with tempfile.TemporaryDirectory() as cache, variable("WANDB_CACHE_DIR", cache):
-            try:
-                _write(wandb, folder, runs)
-            finally:
-                wandb.teardown()  # a process of its own
-    except wandb.Error as error:
-        raise UsageError(f"wandb refuses: {printable(str(error))[:_LONGEST_MESSAGE]}") from error
+    # its own logs would go to the user's home
+    with tempfile.TemporaryDirectory() as cache, handing(EXTRA, wandb.Error, WANDB_CACHE_DIR=cache):
+        try:
+            for run in runs:
+                _log(wandb, folder, run)
+        finally:
+            wandb.teardown()  # a process of its own
 
 
-def _write(wandb: Any, folder: Path, runs: Iterable[Given]) -> None:
+def _log(wandb: Any, folder: Path, run: Given) -> None:
     settings = wandb.Settings(
         silent=True,
         console="off",
@@ -40,20 +36,19 @@ def _write(wandb: Any, folder: Path, runs: Iterable[Given]) -> None:
         x_save_requirements=False,
         save_code=False,
     )
-    for run in runs:
-        with wandb.init(
-            project=PROJECT,
-            id=run.name[:128],
-            name=run.name,
-            group=run.row["manifest_hash"][:12],
-            config=dict(run.settings),
-            tags=[*run.row["tags"], run.row["status"]],
-            notes="\n".join(f"{name}: {text}" for name, text in run.texts.items()) or None,
-            dir=str(folder),
-            mode="offline",
-            settings=settings,
-        ) as made:
-            for step, seconds in enumerate(run.iterations):
-                made.log({"iteration/seconds": seconds}, step=step)
-            made.summary.update({**run.figures, "status": run.row["status"]})
-            made.finish(exit_code=0 if run.row["status"] == "ok" else 1)
+    with wandb.init(
+        project=PROJECT,
+        id=run.name[:128],
+        name=run.name,
+        group=run.row["manifest_hash"][:12],
+        config=dict(run.settings),
+        tags=[*run.row["tags"], run.row["status"]],
+        notes="\n".join(f"{name}: {text}" for name, text in run.texts.items()) or None,
+        dir=str(folder),
+        mode="offline",
+        settings=settings,
+    ) as made:
+        for step, seconds in enumerate(run.iterations):
+            made.log({"iteration/seconds": seconds}, step=step)
+        made.summary.update({**run.figures, "status": run.row["status"]})
+        made.finish(exit_code=0 if run.row["status"] == "ok" else 1)
