@@ -226,7 +226,7 @@ def _ranked(before: Runs, after: Runs, names: tuple[str, str], with_suspect: boo
 
 def _place_of(places: "Sequence[RankedRow]", runs: Runs) -> "RankedRow":
     ids = {entry.record.run.id for entry in runs._entries}
-    return next(place for place in places if ids >= set(place.row.run_ids))
+    return next(place for place in places if ids >= {run.record.run.id for run in place.row.entries})
 
 
 def _why_apart(rows: Sequence[Any], with_suspect: bool) -> str:

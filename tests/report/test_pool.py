@@ -13,6 +13,7 @@ from suite.report.facts.entry import Entry
 from suite.report.facts.environment import environment_differences, facts_of
 from suite.report.facts.model import build
 from suite.report.facts.pool import Row
+from suite.report.facts.scaling import series_hash
 from suite.report.terminal import print_headline
 from suite.report.text.markdown import render
 from suite.spec.layout import Layout
@@ -55,9 +56,9 @@ class TestFigures:
 
     def test_only_runs_that_ended_well_count_but_all_are_told(self) -> None:
         row = row_of(made.entry(repeat=2), made.failed(repeat=1), made.failed("interrupted", repeat=3))
-        assert (row.runs, row.runs_ok, len(row.run_ids)) == (3, 1, 3)
+        assert (row.runs, row.runs_ok, len(row.entries)) == (3, 1, 3)
         assert row.samples_per_second == row_of(made.entry(repeat=2)).samples_per_second
-        assert row.path.endswith("-r2"), "a run that ended well is named to reproduce the row"
+        assert row.shown.path.endswith("-r2"), "a run that ended well is named to reproduce the row"
 
     def test_phases_have_the_interval_of_their_runs_and_shares_that_add_up(self) -> None:
         entries = made.repeats(3, spread=0.03)
@@ -156,9 +157,9 @@ class TestWhatIsOneRow:
     def test_runs_that_were_made_otherwise_are_rows_of_their_own_that_say_so(self, some, others, first, second):
         rows = build([*some, *others]).rows
         assert {(row.runs, row.variant) for row in rows} == {(3, first), (2, second)}
-        hashes = {row.series_hash for row in rows}
+        hashes = {series_hash(row) for row in rows}
         assert len(hashes) == 2, "no scaling curve goes from one to the other"
-        assert hashes >= {row.series_hash for row in build(some).rows}, "older rows keep theirs"
+        assert hashes >= {series_hash(row) for row in build(some).rows}, "older rows keep theirs"
 
     def test_equal_manifests_on_unlike_hardware_are_not_pooled(self) -> None:
         model = build([made.entry(device="cuda", facts=GPU_A), made.entry(device="cuda", repeat=2, facts=GPU_B)])

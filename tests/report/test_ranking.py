@@ -238,7 +238,7 @@ def test_eta_is_the_rate_per_rank_over_that_of_the_fewest_ranks(kind: str) -> No
 
 def test_weak_and_strong_rows_are_curves_of_their_own_on_one_base_of_one_rank() -> None:
     found = scalings(made.repeats(1), made.repeats(1, ranks=2), made.repeats(1, ranks=2, work=STRONG))
-    curves = [(curve.kind, curve.base.ranks, curve.largest.row.scaling) for curve in found.curves]
+    curves = [(curve.kind, curve.base.ranks, curve.largest.row.manifest.workload.scaling) for curve in found.curves]
     assert curves == [("weak", 1, "weak"), ("strong", 1, "strong")]
     assert not found.alone
     without = scalings(made.repeats(1, ranks=2), made.repeats(1, ranks=4, work=STRONG))
@@ -267,7 +267,7 @@ def test_runs_that_count_different_numbers_of_iterations_are_points_of_one_curve
 def test_two_layouts_of_one_strategy_on_as_many_ranks_are_both_kept() -> None:
     wide = Layout(nodes=2, devices_per_node=1, data=2, zero_stage=2)
     found = scalings(made.repeats(1), made.repeats(1, ranks=2), made.repeats(1, ranks=2, layout=wide))
-    assert [point.row.nodes for point in found.curves[0].points] == [1, 2]
+    assert [point.row.manifest.layout.nodes for point in found.curves[0].points] == [1, 2]
 
 
 def test_a_phase_that_took_no_time_or_is_not_told_has_no_eta() -> None:

@@ -9,7 +9,7 @@ from suite.report.facts.entry import BundleDigest, Entry, ReportEvidence
 from suite.report.facts.machines import Machine, assign_machines
 from suite.report.facts.network import NetworkLine, network_lines, network_runs, slow_networks
 from suite.report.facts.noise import share_noise, two_mode_lines
-from suite.report.facts.pool import Row, group_entries, pool_rows
+from suite.report.facts.pool import Row, pool_rows
 from suite.report.facts.ranking import Ranking, SideBySide, rank, side_by_side
 from suite.report.facts.scaling import Scalings, scale
 from suite.report.facts.suspect import FailureRow, doubt_lines, failure_rows
@@ -35,7 +35,6 @@ class ReportModel:
     ended: float | None
     runs: int
     runs_ok: int
-    runs_interrupted: int
     algorithms: tuple[str, ...]
     models: tuple[ModelFacts, ...]
     work: tuple[WorkFacts, ...]
@@ -80,12 +79,10 @@ def build(
     ``read_from`` there is no digest over all bundles. ``with_suspect``: suspect runs count like the others."""
     entries = sorted(entries, key=lambda entry: (entry.record.run.id, entry.path))
     letters, machines = assign_machines(entries)
-    groups = group_entries(entries, letters)
-    rows = share_noise(pool_rows(groups, with_suspect))
+    rows = share_noise(pool_rows(entries, letters, with_suspect))
     comparable = [row for row in rows if row.is_ranked]
-    networks = network_runs(rows, groups)
+    networks = network_runs(rows)
     runs = [entry.record.run for entry in entries]
-    states = [entry.record.status for entry in entries]
     bundles = tuple(BundleDigest(entry.path, entry.digest) for entry in entries)
     names = algorithms(entries)
     ranking, scaling = rank(comparable), scale(comparable)
@@ -97,8 +94,7 @@ def build(
         started=min((run.started for run in runs if run.started is not None), default=None),
         ended=max((run.ended for run in runs if run.ended is not None), default=None),
         runs=len(entries),
-        runs_ok=states.count("ok"),
-        runs_interrupted=states.count("interrupted"),
+        runs_ok=sum(entry.record.status == "ok" for entry in entries),
         algorithms=names,
         models=model_facts(entries),
         work=work_facts(entries),
@@ -107,7 +103,7 @@ def build(
         beside=side_by_side(comparable),
         work_differences=work_differences(rows),
         scaling=scaling,
-        failures=failure_rows([group.entries for group in groups]),
+        failures=failure_rows(rows),
         machines=machines,
         networks=network_lines(networks),
         conventions=conventions(entries, any(row.setting.turns == "rounds" for row in paired)),

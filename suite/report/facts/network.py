@@ -17,7 +17,7 @@ from suite.bundle.facts import inner, listed_objects, positive
 from suite.bundle.record import Record
 from suite.report.facts.entry import grouped
 from suite.report.facts.environment import active_adapters, gpus
-from suite.report.facts.pool import Row, RowRuns
+from suite.report.facts.pool import Row
 from suite.report.formatting.numbers import counted, few, number, percent
 from suite.spec.base import Frozen, printable
 from suite.spec.catalogue import find_device
@@ -60,12 +60,11 @@ class NetworkLine:
 NetworkRuns = dict[tuple[str, int, int], list[tuple[int, Record]]]
 
 
-def network_runs(rows: Sequence[Row], groups: Sequence[RowRuns]) -> NetworkRuns:
-    """``groups``: the runs of each row."""
+def network_runs(rows: Sequence[Row]) -> NetworkRuns:
     found = grouped(
-        ((group.machine, row.nodes, row.ranks), (row.number, entry.record))
-        for row, group in zip(rows, groups, strict=True)
-        for entry in group.entries
+        ((row.setting.machine, row.manifest.layout.nodes, row.ranks), (row.number, entry.record))
+        for row in rows
+        for entry in row.entries
     )
     return dict(sorted(found.items()))
 

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from suite.report.facts.entry import RUNS_TO_PUBLISH, grouped
-from suite.report.facts.pool import Row, TwoModes, unbounded
+from suite.report.facts.pool import Row, unbounded
 from suite.stats.compare import ComparisonVerdict
-from suite.stats.intervals import Interval, RunSeconds, log_rates, pooled_rate
-from suite.stats.moderated import Prior, mean_of, moderate, slow_runs
+from suite.stats.intervals import Interval, RunSeconds, log_rates
+from suite.stats.moderated import moderate
 from suite.stats.rounds import InTurns, Rounds, compare_in_turns, find_rounds
 
 
@@ -18,14 +18,14 @@ def share_noise(rows: Sequence[Row]) -> tuple[Row, ...]:
     """With intervals from the variance of all rows of a machine and kind of device; suspect ones share nothing."""
     alike = grouped((place_of(row), log_rates(row.measured)) for row in rows if row.is_ranked)
     priors = {place: moderate(found) for place, found in alike.items()}
-    return tuple(_with(row, priors[place_of(row)]) if row.measured and row.is_ranked else row for row in rows)
+    return tuple(replace(row, prior=priors[place_of(row)]) if row.measured and row.is_ranked else row for row in rows)
 
 
 def two_mode_lines(rows: Sequence[Row]) -> tuple[str, ...]:
     """Of rows with runs that are slower than the others by more than noise."""
     return tuple(
-        f"{row.name}: {found.slow} of {found.runs} runs {'is' if found.slow == 1 else 'are'} {found.loss:.1%} slower "
-        f"than the others (two modes); its rate is of all of them, and its interval need not hold that of either"
+        f"{row.name}: {found.slow} of {len(row.measured)} runs {'is' if found.slow == 1 else 'are'} {found.loss:.1%} "
+        f"slower than the others (two modes); its rate is of all of them, and its interval need not hold that of either"
         for row in rows
         if (found := row.two_modes) is not None
     )
@@ -34,23 +34,6 @@ def two_mode_lines(rows: Sequence[Row]) -> tuple[str, ...]:
 def place_of(row: Row) -> tuple[str, str]:
     """Machine and kind of device: rows of one place share noise."""
     return row.setting.machine, row.setting.device
-
-
-def _with(row: Row, prior: Prior | None) -> Row:
-    rate = unbounded(pooled_rate(row.measured, prior), len(row.measured))
-    before, tokens, per_device = row.samples_per_second, row.tokens_per_second, row.tokens_per_second_per_device
-    assert before and tokens and per_device, "a measured row has rates"
-    logs = log_rates(row.measured)
-    apart = slow_runs(logs, prior)
-    slow, others = [logs[index] for index in apart], [log for index, log in enumerate(logs) if index not in apart]
-    return replace(
-        row,
-        samples_per_second=rate,
-        tokens_per_second=rate.scaled(tokens.value / before.value),
-        tokens_per_second_per_device=rate.scaled(per_device.value / before.value),
-        prior=prior,
-        two_modes=TwoModes(len(slow), len(logs), 1 - math.exp(mean_of(slow) - mean_of(others))) if slow else None,
-    )
 
 
 def rounds_of(groups: Sequence[Sequence[Row]]) -> dict[tuple[str, str], Rounds | None]:

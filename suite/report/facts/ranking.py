@@ -9,6 +9,7 @@ from suite.report.facts import noise
 from suite.report.facts.entry import RUNS_TO_PUBLISH, RUNS_TO_RANK, Setting, WorkKind, grouped
 from suite.report.facts.pool import Row, unbounded
 from suite.report.facts.work import done_otherwise, otherwise
+from suite.spec.base import digest
 from suite.spec.phases import ALL_NAMES
 from suite.stats.compare import Comparison, compare
 from suite.stats.intervals import Interval, log_rates
@@ -91,8 +92,8 @@ def rank(rows: Sequence[Row]) -> Ranking:
     together_in: list[tuple[list[Row], int | None]] = []
     apart: list[Row] = []
     for together in alike.values():
-        has_copies = len({row.unseeded_hash for row in together}) < len(together)
-        by_seed = grouped((row.seed if has_copies else None, row) for row in together)
+        has_copies = len({_unseeded(row) for row in together}) < len(together)
+        by_seed = grouped((row.manifest.measure.seed if has_copies else None, row) for row in together)
         for seed, members in by_seed.items():
             if len(members) > 1:
                 together_in.append((members, seed if len(by_seed) > 1 else None))
@@ -106,6 +107,14 @@ def rank(rows: Sequence[Row]) -> Ranking:
         place = noise.place_of(members[0])
         groups.append(_group(members, seed, rounds[place], of_phases[place]))
     return Ranking(groups=tuple(groups), apart=tuple(apart))
+
+
+def _unseeded(row: Row) -> str:
+    """Equal of one configuration, with whatever seed."""
+    kept = row.manifest.model_dump(mode="json", exclude={"run", "hash", "work_hash"})
+    kept["measure"].pop("seed", None)
+    kept["work"].pop("lengths", None)
+    return digest({"manifest": kept, "machine": row.setting.machine, "place": row.launch.place()})
 
 
 def _group(rows: Sequence[Row], seed: int | None, rounds: Rounds | None, of_phases: noise.PhaseRounds) -> Group:
@@ -136,7 +145,7 @@ def _group(rows: Sequence[Row], seed: int | None, rounds: Rounds | None, of_phas
     return Group(
         size=best.size,
         ranks=best.ranks,
-        workload=best.workload,
+        workload=best.manifest.workload.name,
         work=best.work,
         setting=best.setting,
         seed=seed,
@@ -218,4 +227,4 @@ def _beside(rows: Sequence[Row]) -> SideBySide:
         missing = [name for name in phases if name not in row.phase_names]
         lacking = tuple((name, reasons.get(name, _LACKING[row.setting.kind])) for name in missing)
         sides.append(Side(row, ratio, otherwise(row, first), lacking))
-    return SideBySide(first.size, first.ranks, first.workload, first.work, tuple(sides), phases)
+    return SideBySide(first.size, first.ranks, first.manifest.workload.name, first.work, tuple(sides), phases)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from suite.report.facts.noise import in_part, in_turns, place_of, rounds_of
 from suite.report.facts.pool import Row, unbounded
+from suite.spec.base import digest
 from suite.spec.workload import Scaling
 from suite.stats.intervals import Interval
 from suite.stats.rounds import Rounds, compare_in_turns
@@ -59,14 +60,14 @@ def scale(rows: Sequence[Row]) -> Scalings:
     series: dict[tuple[str, Scaling, float], list[Row]] = defaultdict(list)
     for row in rows:
         # one rank does the same work under either
-        kinds: tuple[Scaling, ...] = ("weak", "strong") if row.ranks == 1 else (row.scaling,)
+        kinds: tuple[Scaling, ...] = ("weak", "strong") if row.ranks == 1 else (row.manifest.workload.scaling,)
         for kind in kinds if row.measured else ():
             # what stays the same along a curve: samples per rank, or samples in all
             unit = (row.samples_per_iteration or 0) / (row.ranks if kind == "weak" else 1)
-            series[row.series_hash, kind, unit].append(row)
+            series[series_hash(row), kind, unit].append(row)
     found = []
     for (_, kind, _), members in series.items():
-        members.sort(key=lambda row: (row.ranks, row.nodes, row.number))
+        members.sort(key=lambda row: (row.ranks, row.manifest.layout.nodes, row.number))
         base, larger = members[0], [row for row in members[1:] if row.ranks > members[0].ranks]
         found += [(kind, base, larger)] if larger else []
     rounds = rounds_of([[base, *larger] for _, base, larger in found])
@@ -77,6 +78,24 @@ def scale(rows: Sequence[Row]) -> Scalings:
     curves.sort(key=lambda curve: curve.base.number)
     used = {row.number for curve in curves for row in (curve.base, *(point.row for point in curve.points))}
     return Scalings(tuple(curves), tuple(row for row in rows if row.measured and row.number not in used))
+
+
+def series_hash(row: Row) -> str:
+    """Equal hashes are points of one scaling curve: all is equal but ranks and samples."""
+    manifest, no_series = row.manifest, {"name", "note", "source", "scaling", "rollouts"}
+    return digest(
+        {
+            "backend": manifest.backend.model_dump(mode="json"),
+            "size": manifest.size.model_dump(mode="json", exclude={"note", "source"}),
+            "workload": manifest.workload.model_dump(mode="json", exclude=no_series),
+            "strategy": manifest.layout.strategy(),
+            "measure": manifest.measure.model_dump(mode="json", exclude={"warmup", "iterations"}),
+            "track": manifest.track,
+            "stack": manifest.stack_identity,
+            "machine": row.setting.machine,
+            "place": row.launch.place(),
+        }
+    )
 
 
 def _point(base: Row, row: Row, rounds: Rounds | None) -> Point:

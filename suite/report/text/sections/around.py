@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from suite.launch.cluster.registry import CLUSTER_LAUNCHERS
 from suite.report.facts.model import ReportModel
 from suite.report.facts.network import SCOPES, NetworkLine, row_names
+from suite.report.facts.variants import rerun_options
 from suite.report.formatting.escape import inline, prose, visible
 from suite.report.formatting.grid import Column, Table
 from suite.report.formatting.numbers import UNKNOWN, few, number, percent
@@ -95,7 +96,7 @@ def _over(value: float | None, unit: float | None, show: Callable[[float], str] 
 def commands(model: ReportModel) -> Iterator[Block]:
     """Of each row; the command that fails where any byte of any bundle is another one; and each bundle's digest."""
     yield "One command per row; it takes everything from the manifest."
-    if any(row.launcher in CLUSTER_LAUNCHERS for row in model.rows):
+    if any(row.launch.launcher in CLUSTER_LAUNCHERS for row in model.rows):
         yield (
             "A cluster's own options, such as a partition, follow a `--`; `suite submit LAUNCHER --manifest FILE` "
             "submits the same runs without waiting for them."
@@ -103,8 +104,8 @@ def commands(model: ReportModel) -> Iterator[Block]:
     commands = []
     for row in model.rows:
         words = [
-            visible(row.path, 4096).rstrip("/") + "/manifest.json",
-            *(visible(word, 4096) for word in row.rerun_options),
+            visible(row.shown.path, 4096).rstrip("/") + "/manifest.json",
+            *(visible(word, 4096) for word in rerun_options(row.manifest, row.launch, row.shown.record)),
         ]
         commands.append(f"suite rerun {shlex.join(words)} # {row.name}")
     yield Listing(tuple(commands), "sh")

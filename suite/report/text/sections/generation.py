@@ -167,7 +167,8 @@ def lengths(model: ReportModel) -> Iterator[Block]:
 
 def _length_cells(rows: Sequence[Row]) -> Iterator[tuple[str, ...]]:
     """Two lines for the rows that share their samples, of which the first alone names them."""
-    for (workload, _), members in grouped(((row.workload, row.lengths_hash), row) for row in rows).items():
+    alike = grouped(((row.manifest.workload.name, row.lengths_hash), row) for row in rows)
+    for (workload, _), members in alike.items():
         one, names = members[0].unevenness, row_names([row.number for row in members])
         assert one is not None, "only uneven rows are shown"
         yield (names, inline(workload), str(one.samples), "prompts", *_figures(one.prompt))
