@@ -22,7 +22,10 @@ _NETWORK = (
     "what one device's link carries in one direction. Of the message size that reached most, median of the runs. "
     "Latency: an all-reduce of four bytes."
 )
-_CATALOGUE = "Catalogue: what the device's links, or the network of its maker's own systems, carry in one direction."
+_EXPECTED = (
+    "Expected: what the device's links, or its share of the node's adapters and at most what its maker's own systems "
+    "have, carry in one direction."
+)
 
 _COLUMNS: tuple[tuple[Column, Callable[[NetworkLine], str]], ...] = (
     (Column("rows", False), lambda line: row_names(line.rows)),
@@ -31,13 +34,15 @@ _COLUMNS: tuple[tuple[Column, Callable[[NetworkLine], str]], ...] = (
     (Column("nodes"), lambda line: str(line.nodes)),
     (Column("where", False), lambda line: SCOPES[line.scope]),
     (Column("runs"), lambda line: str(line.runs)),
-    (Column("all-reduce"), lambda line: _over(line.measured.all_reduce, 1e9)),
-    (Column("slowest run"), lambda line: _over(line.lowest_all_reduce, 1e9)),
-    (Column("all-gather"), lambda line: _over(line.measured.all_gather, 1e9)),
-    (Column("send and receive"), lambda line: _over(line.measured.send_receive, 1e9)),
-    (Column("latency us"), lambda line: _over(line.measured.latency_seconds, 1e-6)),
-    (Column("catalogue"), lambda line: _over(line.catalogue_bytes_per_second, 1e9)),
-    (Column("all-reduce of it %"), lambda it: _over(it.measured.all_reduce, it.catalogue_bytes_per_second, percent)),
+    (Column("all-reduce"), lambda line: _over(line.bus_bytes_per_second.get("all_reduce"), 1e9)),
+    (Column("all-gather"), lambda line: _over(line.bus_bytes_per_second.get("all_gather"), 1e9)),
+    (Column("send and receive"), lambda line: _over(line.bus_bytes_per_second.get("send_receive"), 1e9)),
+    (Column("latency us"), lambda line: _over(line.latency_seconds, 1e-6)),
+    (Column("expected"), lambda line: _over(line.expected_bytes_per_second, 1e9)),
+    (
+        Column("all-reduce of it %"),
+        lambda it: _over(it.bus_bytes_per_second.get("all_reduce"), it.expected_bytes_per_second, percent),
+    ),
 )
 
 
@@ -78,14 +83,13 @@ def machines(model: ReportModel) -> Iterator[Block]:
 def network(model: ReportModel) -> Iterator[Block]:
     lines = model.networks
     if lines:
-        is_known = any(line.catalogue_bytes_per_second for line in lines)
+        is_known = any(line.expected_bytes_per_second for line in lines)
         tells = {
             "machine": len(model.machines) > 1,
-            "slowest run": any(line.runs > 1 for line in lines),
-            **dict.fromkeys(("catalogue", "all-reduce of it %"), is_known),
+            **dict.fromkeys(("expected", "all-reduce of it %"), is_known),
         }
         columns = tuple((column, show) for column, show in _COLUMNS if tells.get(column.title, True))
-        yield f"{_NETWORK} {_CATALOGUE}" if is_known else _NETWORK
+        yield f"{_NETWORK} {_EXPECTED}" if is_known else _NETWORK
         yield table_of(columns, lines)
 
 
