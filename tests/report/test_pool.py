@@ -35,7 +35,7 @@ def row_of(*entries: Entry) -> Row:
 def machine_of(*entries: Entry) -> dict[str, tuple[str, ...]]:
     """The facts of the one machine."""
     (machine,) = build(entries).machines
-    return {fact.name: fact.values for fact in machine.facts}
+    return machine.facts
 
 
 def remembered(entry: Entry, **fields: Any) -> Entry:
@@ -196,17 +196,16 @@ class TestWhatIsOneRow:
 
 class TestWhereItWasMeasured:
     def test_the_machine_names_the_container_runtime_and_the_suite_that_drove_each_run(self) -> None:
-        assert machine_of(in_image(made.entry(), IMAGE))["container runtime"] == ("Docker Engine 26.1",)
+        assert machine_of(in_image(made.entry(), IMAGE))["container runtime"] == ("Docker Engine",)
         commits = ("a" * 40, "a" * 40, f"{'b' * 40}+changes")
         runs = [
             made.driven(made.entry(repeat=repeat), suite_version="0.1.0", git_commit=commit)
             for repeat, commit in enumerate(commits, 1)
         ]
-        assert machine_of(*runs)["suite"] == (
-            f"0.1.0, commit {'a' * 12} (2 runs)",
-            f"0.1.0, commit {'b' * 12} with changes (1 run)",
-        )
-        assert machine_of(made.driven(made.entry(), suite_version="0.1.0", git_commit=None))["suite"] == ("0.1.0",)
+        told = machine_of(*runs)
+        assert told["suite"] == ("0.1.0",)
+        assert told["suite's commit"] == (f"{'a' * 12} (2 runs)", f"{'b' * 12} with changes (1 run)")
+        assert "suite's commit" not in machine_of(made.driven(made.entry(), suite_version="0.1.0", git_commit=None))
 
     def test_the_command_of_a_row_names_its_launcher_and_what_a_cluster_is_to_be_told(self) -> None:
         local, docker = made.driven(made.entry()), in_image(made.entry(), IMAGE)

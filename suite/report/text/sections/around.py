@@ -65,9 +65,9 @@ def stacks(model: ReportModel) -> Iterator[Block]:
     """What they say of themselves, and what the records say of their figures."""
     for machine in model.machines:
         where = f" on machine {machine.letter}" if len(model.machines) > 1 else ""
-        for fact in machine.notes:
-            yield f"{inline(fact.name)}{where}:"
-            yield bullets(few([prose(note) for note in fact.values]))
+        for backends, notes in machine.notes.items():
+            yield f"{inline(backends)}{where}:"
+            yield bullets(few([prose(note) for note in notes]))
     if model.recorded_conventions:
         yield "How the runs' own figures are made, as their records tell:"
         yield bullets(map(prose, model.recorded_conventions))
@@ -76,8 +76,8 @@ def stacks(model: ReportModel) -> Iterator[Block]:
 def machines(model: ReportModel) -> Iterator[Block]:
     for machine in model.machines:
         yield Heading(f"Machine {machine.letter}") if len(model.machines) > 1 else ""
-        rows = tuple((inline(fact.name), "; ".join(prose(value) for value in fact.values)) for fact in machine.facts)
-        yield Table(_FACTS, rows)
+        facts = machine.facts.items()
+        yield Table(_FACTS, tuple((inline(name), "; ".join(map(prose, values))) for name, values in facts))
 
 
 def network(model: ReportModel) -> Iterator[Block]:
