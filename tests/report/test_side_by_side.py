@@ -169,7 +169,7 @@ def test_asynchronous_and_synchronous_rows_are_in_no_ranking_together_and_side_b
 def test_asynchronous_rows_are_ranked_among_themselves_by_whole_periods_alone() -> None:
     model = build([*ahead(), *ahead(rate=9.0, bound=2), *in_turn(), *made.repeats(5, ranks=2)])
     (group,) = model.ranking.groups
-    assert group.setting.asynchronous
+    assert group.best.setting.asynchronous
     assert [len(ranked.by_phase) for ranked in group.places] == [0, 0]
     assert {ranked.difference for ranked in group.places} == {None}
     assert "stale samples" in render(model, {})

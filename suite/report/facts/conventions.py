@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from suite.report.facts.entry import RUNS_TO_PUBLISH, RUNS_TO_RANK, SUITE_CLOCK, Entry, manifests_of
+from suite.report.facts.entry import RUNS_TO_PUBLISH, RUNS_TO_RANK, SUITE_CLOCK, Entry
 from suite.report.formatting.numbers import few
 from suite.spec.algorithms import PPO_NAME
 from suite.stats.compare import DEFAULT_MARGIN
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def conventions(entries: Sequence[Entry], in_rounds: bool = False) -> tuple[str, ...]:
     """The report's own. ``in_rounds``: whether any rows are compared by the differences in rounds."""
-    several = {manifest.workload.algorithm.name for manifest in manifests_of(entries)} - {PPO_NAME}
+    several = {entry.manifest.workload.algorithm.name for entry in entries} - {PPO_NAME}
     rate = _RATE.format("iterations" if several else "PPO iterations")
     in_turns = any(entry.record.turns for entry in entries)
     ratios = (_RANKING, *((_ROUNDS,) if in_rounds else ()), *((_TURNS,) if in_turns else ()))

@@ -1,11 +1,11 @@
 """What a report shows, as data: built from records and manifests alone, in one order, without a clock."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from suite.bundle.imported.record import ImportedRow
 from suite.report.facts.conventions import clock_lines, conventions, experimental_lines, recorded_conventions
-from suite.report.facts.entry import BundleDigest, Entry, ReportEvidence
+from suite.report.facts.entry import Entry, ReportEvidence
 from suite.report.facts.machines import Machine, assign_machines
 from suite.report.facts.network import NetworkLine, network_lines, network_runs, slow_networks
 from suite.report.facts.noise import share_noise, two_mode_lines
@@ -13,16 +13,8 @@ from suite.report.facts.pool import Row, pool_rows
 from suite.report.facts.ranking import Ranking, SideBySide, rank, side_by_side
 from suite.report.facts.scaling import Scalings, scale
 from suite.report.facts.suspect import FailureRow, doubt_lines, failure_rows
-from suite.report.facts.work import (
-    ModelFacts,
-    WorkDifference,
-    WorkFacts,
-    algorithms,
-    model_facts,
-    work_differences,
-    work_facts,
-)
 from suite.report.formatting.numbers import listed
+from suite.spec.algorithms import PPO_NAME
 
 
 @dataclass(frozen=True)
@@ -36,12 +28,9 @@ class ReportModel:
     runs: int
     runs_ok: int
     algorithms: tuple[str, ...]
-    models: tuple[ModelFacts, ...]
-    work: tuple[WorkFacts, ...]
     rows: tuple[Row, ...]
     ranking: Ranking
     beside: tuple[SideBySide, ...]
-    work_differences: tuple[WorkDifference, ...]
     scaling: Scalings
     failures: tuple[FailureRow, ...]
     machines: tuple[Machine, ...]
@@ -62,10 +51,6 @@ class ReportModel:
         paired = {side.row.number for group in self.beside for side in group.sides}
         return tuple(row for row in self.ranking.apart if row.number not in paired)
 
-    def differences_of(self, rows: Collection[int]) -> tuple[WorkDifference, ...]:
-        """Where the work of these rows, by their numbers, differs from the suite's own iteration."""
-        return work_differences([row for row in self.rows if row.number in rows])
-
 
 def build(
     entries: Sequence[Entry],
@@ -83,8 +68,7 @@ def build(
     comparable = [row for row in rows if row.is_ranked]
     networks = network_runs(rows)
     runs = [entry.record.run for entry in entries]
-    bundles = tuple(BundleDigest(entry.path, entry.digest) for entry in entries)
-    names = algorithms(entries)
+    names = tuple(dict.fromkeys(row.work.algorithm for row in rows)) or (PPO_NAME.upper(),)
     ranking, scaling = rank(comparable), scale(comparable)
     paired = [one.row for group in ranking.groups for one in group.places if one.paired_rounds]
     paired += [one.row for curve in scaling.curves for one in curve.points if one.paired_rounds]
@@ -96,12 +80,9 @@ def build(
         runs=len(entries),
         runs_ok=sum(entry.record.status == "ok" for entry in entries),
         algorithms=names,
-        models=model_facts(entries),
-        work=work_facts(entries),
         rows=rows,
         ranking=ranking,
         beside=side_by_side(comparable),
-        work_differences=work_differences(rows),
         scaling=scaling,
         failures=failure_rows(rows),
         machines=machines,
@@ -116,6 +97,6 @@ def build(
             *two_mode_lines(rows),
             *experimental_lines(entries),
         ),
-        evidence=replace(read_from or ReportEvidence(), bundles=bundles),
+        evidence=replace(read_from or ReportEvidence(), bundles={entry.path: entry.digest for entry in entries}),
         imported=tuple(sorted(imported, key=lambda row: (row.record.id, row.path))),
     )

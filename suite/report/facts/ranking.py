@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from suite.report.facts import noise
-from suite.report.facts.entry import RUNS_TO_PUBLISH, RUNS_TO_RANK, Setting, WorkKind, grouped
+from suite.report.facts.entry import RUNS_TO_PUBLISH, RUNS_TO_RANK, grouped
 from suite.report.facts.pool import Row, unbounded
 from suite.report.facts.work import done_otherwise, otherwise
 from suite.spec.base import digest
@@ -57,14 +57,13 @@ class Group:
     ``seed``: of all of its rows, where others of the same configurations have other seeds and so a group of their own.
     """
 
-    size: str
-    ranks: int
-    workload: str
-    work: WorkKind
-    setting: Setting
     seed: int | None
     lead: Interval
     places: tuple[RankedRow, ...]
+
+    @property
+    def best(self) -> Row:
+        return self.places[0].row
 
     @property
     def is_equal(self) -> bool:
@@ -142,16 +141,7 @@ def _group(rows: Sequence[Row], seed: int | None, rounds: Rounds | None, of_phas
         paired_rounds=None,
         turns=min((ranked.turns for ranked in others if ranked.turns), default=None),
     )
-    return Group(
-        size=best.size,
-        ranks=best.ranks,
-        workload=best.manifest.workload.name,
-        work=best.work,
-        setting=best.setting,
-        seed=seed,
-        lead=_ratio(compared(best, found[0][0]), best, found[0][0]),
-        places=(first, *others),
-    )
+    return Group(seed, _ratio(compared(best, found[0][0]), best, found[0][0]), (first, *others))
 
 
 def _ranked_row(row: Row, best: Row, comparison: Comparison, sides: int, of_phases: noise.PhaseRounds) -> RankedRow:
@@ -194,10 +184,6 @@ class SideBySide:
     """Rows that were asked for equal work in one setting and are no ranking: engines first, then trainers, then
     asynchronous ones, each by their rates. ``phases``: those that any of them has, in order."""
 
-    size: str
-    ranks: int
-    workload: str
-    work: WorkKind
     sides: tuple[Side, ...]
     phases: tuple[str, ...]
 
@@ -227,4 +213,4 @@ def _beside(rows: Sequence[Row]) -> SideBySide:
         missing = [name for name in phases if name not in row.phase_names]
         lacking = tuple((name, reasons.get(name, _LACKING[row.setting.kind])) for name in missing)
         sides.append(Side(row, ratio, otherwise(row, first), lacking))
-    return SideBySide(first.size, first.ranks, first.manifest.workload.name, first.work, tuple(sides), phases)
+    return SideBySide(tuple(sides), phases)

@@ -81,7 +81,7 @@ def ratios(model: ReportModel) -> Iterator[dict[str, Any]]:
             yield {
                 "row": one.row.number,
                 "best": best.row.number,
-                "where": visible(f"{group.size}, {counted(group.ranks, 'rank')}"),
+                "where": visible(f"{group.best.size}, {counted(group.best.ranks, 'rank')}"),
                 "parts": [
                     [name, ratio.value, ratio.low, ratio.high, interval(ratio, bound_digits=1), verdict]
                     for name, ratio, verdict in (("whole iteration", one.ratio, one.verdict), *of_phases)

@@ -8,6 +8,7 @@ from suite.launch.cluster.registry import CLUSTER_LAUNCHERS
 from suite.report.facts.model import ReportModel
 from suite.report.facts.network import SCOPES, NetworkLine, row_names
 from suite.report.facts.variants import rerun_options
+from suite.report.facts.work import model_families, work_differences, workloads
 from suite.report.formatting.escape import inline, prose, visible
 from suite.report.formatting.grid import Column, Table
 from suite.report.formatting.numbers import UNKNOWN, few, number, percent
@@ -48,15 +49,16 @@ _COLUMNS: tuple[tuple[Column, Callable[[NetworkLine], str]], ...] = (
 
 def work(model: ReportModel) -> Iterator[Block]:
     """One iteration of each workload, and where the work of trainers differs that stand beside nothing else."""
-    yield bullets(f"{inline(fact.name)}: {prose(fact.text, 800)}." for fact in model.work)
-    if {one.family for one in model.models} - {"GPT-2"}:
+    yield bullets(f"{inline(name)}: {prose(text, 800)}." for name, text in workloads(model.rows))
+    families = model_families(model.rows)
+    if families.keys() - {"GPT-2"}:
         yield "The models' families and shapes:"
-        yield bullets(f"{one.family}: {prose(one.text, 800)}." for one in model.models)
+        yield bullets(f"{family}: {prose(text, 800)}." for family, text in families.items())
     beside = {side.row.number for group in model.beside for side in group.sides}
-    apart = model.differences_of({row.number for row in model.rows} - beside)
-    differences = few([f"{inline(one.backend)} ({', '.join(one.rows)}): {prose(one.text)}." for one in apart])
+    apart = work_differences([row for row in model.rows if row.number not in beside])
+    differences = few([f"{inline(name)} ({', '.join(rows)}): {prose(text)}." for (name, text), rows in apart.items()])
     if differences:
-        others = "other " if len(apart) < len(model.work_differences) else ""
+        others = "other " if len(apart) < len(work_differences(model.rows)) else ""
         yield f"Where the work of {others}trainers differs from the suite's own iteration:"
         yield bullets(differences)
 
@@ -118,7 +120,7 @@ def commands(model: ReportModel) -> Iterator[Block]:
         yield "This fails unless every bundle is byte for byte the one that this report was made of."
         paths = shlex.join(visible(path, 4096) for path in evidence.paths)
         yield Listing((f"suite verify {paths} --digest {evidence.digest}",), "sh")
-    lines = [f"{bundle.digest}  {visible(bundle.path, 4096)}" for bundle in evidence.bundles if bundle.digest]
+    lines = [f"{digest}  {visible(path, 4096)}" for path, digest in evidence.bundles.items() if digest]
     if lines:
         yield "Digests of the bundles (SHA-256 over the list of a bundle's files):"
         yield Listing(tuple(lines), file=DIGESTS)

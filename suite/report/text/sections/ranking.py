@@ -10,7 +10,7 @@ from suite.report.facts.model import ReportModel
 from suite.report.facts.noise import COMPARED
 from suite.report.facts.pool import Row
 from suite.report.facts.ranking import Group, RankedRow, SideBySide
-from suite.report.facts.work import COUNTED
+from suite.report.facts.work import COUNTED, work_differences
 from suite.report.formatting.escape import inline, prose
 from suite.report.formatting.grid import Column, Notes, Table
 from suite.report.formatting.numbers import UNKNOWN, counted, few, gib, interval, listed, number, percent
@@ -57,10 +57,10 @@ def ranked(model: ReportModel) -> Iterator[Block]:
         )
     has_headings = len({row.setting for row in model.rows}) > 1
     notes: dict[str, None] = {}
-    groups = sorted(model.ranking.groups, key=lambda group: (group.setting, group.work))
-    for setting, of_setting in groupby(groups, lambda group: group.setting):
+    groups = sorted(model.ranking.groups, key=lambda group: (group.best.setting, group.best.work))
+    for setting, of_setting in groupby(groups, lambda group: group.best.setting):
         yield Heading(_heading(setting, model.algorithms)) if has_headings else ""
-        for work, of_work in groupby(of_setting, lambda group: group.work):
+        for work, of_work in groupby(of_setting, lambda group: group.best.work):
             yield f"{prose(work.text)}:" if model.several_kinds else ""
             alike = list(of_work)
             table = _table(alike)
@@ -104,8 +104,8 @@ def _table(groups: Sequence[Group]) -> Table:
         *varying([ranked.row for _, ranked in members]),
     ]
     columns: list[tuple[Column, Callable[[_Member], str]]] = [
-        (Column("size", False), lambda it: inline(it[0].size) if _is_first(it) else ""),
-        (Column("ranks"), lambda it: str(it[0].ranks) if _is_first(it) else ""),
+        (Column("size", False), lambda it: inline(it[1].row.size) if _is_first(it) else ""),
+        (Column("ranks"), lambda it: str(it[1].row.ranks) if _is_first(it) else ""),
         *((column, _of_row(show)) for column, show in named),
         (Column("ratio to best [95 %]"), lambda it: "1" if _is_first(it) else interval(it[1].ratio, bound_digits=1)),
         (Column("verdict", False), _verdict),
@@ -197,9 +197,10 @@ def side_by_side(model: ReportModel) -> Iterator[Block]:
     yield Heading("Trainers and engines side by side")
     yield _WHAT
     for group in model.beside:
-        setting, work = group.sides[0].row.setting, f"{prose(group.work.text)}, {inline(group.workload)}"
+        row, setting = group.sides[0].row, group.sides[0].row.setting
+        work = f"{prose(row.work.text)}, {inline(row.manifest.workload.name)}"
         yield (
-            f"{inline(group.size)} on {counted(group.ranks, 'rank')}, {work}, {setting.track}, {setting.precision} on "
+            f"{inline(row.size)} on {counted(row.ranks, 'rank')}, {work}, {setting.track}, {setting.precision} on "
             f"{setting.device}, machine {setting.machine}:"
         )
         yield _rates(group)
@@ -256,13 +257,13 @@ def _counts(group: SideBySide) -> str:
 
 def _differences(model: ReportModel) -> Iterator[Block]:
     shown = [side.row for group in model.beside for side in group.sides if side.row.setting.kind == "trainer"]
-    by_backend = grouped((one.backend, one) for one in model.differences_of({row.number for row in shown}))
+    by_backend = grouped((backend, (text, names)) for (backend, text), names in work_differences(shown).items())
     if by_backend:
         yield "What these trainers do otherwise than the suite's own iteration of the same work:"
         for name, known in by_backend.items():
             rows = [row.name for row in sorted(shown, key=lambda row: row.number) if row.backend == name]
             # each with its rows unless it is of all of them
-            some = {one.text: "" if set(one.rows) == set(rows) else f" ({', '.join(one.rows)})" for one in known}
+            some = {text: "" if set(of) == set(rows) else f" ({', '.join(of)})" for text, of in known}
             yield f"{inline(name)} ({', '.join(rows)}):"
             yield bullets(few([f"{prose(text)}{of}" for text, of in some.items()]))
     silent = sorted({row.backend for row in shown} - by_backend.keys())
