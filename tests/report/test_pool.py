@@ -267,7 +267,7 @@ def test_what_the_longest_sample_costs_is_a_mean_over_runs_that_all_tell() -> No
         *on_llama(1, rollout={"idle_slot_seconds": 0.2, "idle_slot_share": 0.5}, spread=0),
         *on_llama(1, first=2, rollout={"idle_slot_seconds": 0.4}, spread=0),
     ]
-    found = build(runs).rows[0].unevenness
+    found = build(runs).rows[0].rollout
     assert found.idle_slot_seconds == pytest.approx(0.3) and found.idle_slot_share is None
     assert re.search(r"\| +0.300 \| +19 \|", section(render(build(runs), {}), "Lengths and padding")), "of 1.6 s"
 

@@ -96,22 +96,20 @@ def test_what_a_row_did_otherwise_is_told_against_the_first_of_its_group() -> No
 def test_a_phase_that_others_have_is_missed_with_a_reason() -> None:
     lacking = {"score": "log-probs are those of generation", "nonsense": "x", "sync": 4}
     facts = {**made.CPU_FACTS, "lacking_phases": lacking}
-    (group,) = groups(
-        made.repeats(3, rate=20, shares=SCORE, **GRPO),
-        trainer("trl-grpo", 9.0, shares=NO_SCORE, facts=facts),
-        trainer("trl-rloo", 8.0, shares=NO_SCORE, facts={**made.CPU_FACTS, "lacking_phases": ["score"]}),
-        trainer("verl", 5.0, shares={"sync": 0.05, **SCORE}, layout=VLLM),
-        trainer("openrlhf", 4.0, layout=VLLM),
-    )
+    runs = [
+        *made.repeats(3, rate=20, shares=SCORE, **GRPO),
+        *trainer("trl-grpo", 9.0, shares=NO_SCORE, facts=facts),
+        *trainer("trl-rloo", 8.0, shares=NO_SCORE, facts={**made.CPU_FACTS, "lacking_phases": ["score"]}),
+        *trainer("verl", 5.0, shares={"sync": 0.05, **SCORE}, layout=VLLM),
+    ]
+    model = build(runs)
+    (group,) = model.beside
     assert group.phases == ("sync", "generate", "score", "reward", "train", "other")
-    assert side_of(group, "verl").lacking == ()
-    told, untold = dict(side_of(group, "trl-grpo").lacking), dict(side_of(group, "trl-rloo").lacking)
-    assert told["score"] == "log-probs are those of generation"
-    assert told["sync"] == "it generates on the weights that train, so none are sent"
-    assert untold["score"].startswith("its trainer makes no such pass, or makes it within another phase")
-    assert dict(side_of(group, "openrlhf").lacking)["sync"].startswith("its trainer makes no such pass")
+    assert side_of(group, "trl-grpo").row.lacking_phases == {"score": "log-probs are those of generation"}
+    assert side_of(group, "trl-rloo").row.lacking_phases == {}
+    text = render(model, {})
+    assert "No score: log-probs are those of generation" in text and "No sync" not in text
     (group,) = groups(made.repeats(3, shares=SCORE, **GRPO), trainer("verl", 5.0, shares={**SCORE, "reference": 0.1}))
-    assert dict(side_of(group, "deepspeed").lacking) == {"reference": "the suite's iteration of this work has none"}
     assert side_of(group, "verl").otherwise == ("a reference pass",)
 
 
@@ -176,18 +174,15 @@ def test_asynchronous_rows_are_ranked_among_themselves_by_whole_periods_alone() 
 
 
 def test_what_a_row_tells_is_pooled_over_its_runs_and_is_nothing_where_one_tells_nothing() -> None:
-    told = row_of(build([*ahead(1, busy=0.8), *ahead(1, busy=0.6, first=2)])).asynchronous
-    assert told.bound == 1
-    assert dict(told.staleness) == pytest.approx({0: 0.1, 1: 0.9})
+    told = row_of(build([*ahead(1, busy=0.8), *ahead(1, busy=0.6, first=2)])).rollout
+    assert dict(told.ages) == pytest.approx({0: 0.1, 1: 0.9})
     generation, training = told.roles
     assert (generation.name, generation.ranks) == ("generation", 1)
     assert generation.busy_share.value == pytest.approx(0.7)
     assert generation.busy_share.low < 0.7 < generation.busy_share.high <= 1
-    assert generation.idle_share.value == pytest.approx(0.3)
-    assert generation.idle_share.low == pytest.approx(1 - generation.busy_share.high)
     assert training.busy_share.value == pytest.approx(0.9)
     silent = build([*ahead(1), *ahead(1, first=2, overlap=None)])
-    assert row_of(silent).asynchronous is None and "## Asynchronous trainers" not in render(silent, {})
+    assert row_of(silent).rollout.roles == () and "## Asynchronous trainers" not in render(silent, {})
 
 
 def test_no_share_is_shown_or_drawn_of_phases_that_others_work_beside() -> None:

@@ -8,9 +8,10 @@ from functools import cached_property
 from typing import NamedTuple
 
 from suite.bundle.record import Counts, Record
-from suite.report.facts import costs, rollout
+from suite.report.facts import costs
 from suite.report.facts.conventions import clock_of
 from suite.report.facts.entry import SUITE_CLOCK, Entry, Setting, WorkKind, grouped, kind_of
+from suite.report.facts.rollout import Rollout, lengths_hash_of, rollout_of
 from suite.report.facts.suspect import doubts_of, is_invalid, is_suspect, pooled, takes_suspect
 from suite.report.facts.variants import LaunchSetting, assign_launches, launch_setting_of, variants
 from suite.spec.manifest import Manifest
@@ -71,7 +72,6 @@ class Row:
     hfu: float | None
     hfu_causal: float | None
     mbu: float | None
-    unknown_utilisation: str | None
     void_iterations: int
     verdicts: tuple[tuple[str, int], ...]
     unsteady_reasons: tuple[str, ...]
@@ -79,12 +79,10 @@ class Row:
     phase_seconds: tuple[dict[str, tuple[float, ...]], ...]
     parts: tuple[costs.PhaseCost, ...]
     idle: costs.Idle | None
-    unevenness: rollout.Unevenness | None
-    generation: rollout.Generation | None
-    asynchronous: rollout.Asynchronous | None
+    rollout: Rollout
     counts: Counts | None
     work_differences: tuple[str, ...]
-    lacking_phases: tuple[tuple[str, str], ...]
+    lacking_phases: dict[str, str]
     memory: costs.MemoryUse | None
     occupied_bytes: int | None
     energy: costs.EnergyUse | None
@@ -203,7 +201,7 @@ def _row(number: int, group: _Runs, variant: str, with_suspect: bool) -> Row:
         setting=setting_of(manifest, group.machine, clock_of(entries)),
         variant=variant,
         work_hash=manifest.work_hash,
-        lengths_hash=rollout.lengths_hash_of(manifest),
+        lengths_hash=lengths_hash_of(manifest),
         runs=len(entries),
         runs_ok=len(records),
         runs_interrupted=sum(entry.record.status == "interrupted" for entry in entries),
@@ -221,7 +219,6 @@ def _row(number: int, group: _Runs, variant: str, with_suspect: bool) -> Row:
         hfu=costs.over_time(measured, "hfu"),
         hfu_causal=costs.over_time(measured, "hfu_causal"),
         mbu=costs.over_time(measured, "mbu"),
-        unknown_utilisation=costs.unknown_utilisation_of(measured),
         void_iterations=sum(len(record.void_iterations or ()) for record in records),
         verdicts=tuple(sorted(Counter(one.steady_state.verdict or "too short to tell" for one in measured).items())),
         unsteady_reasons=tuple(sorted({reason for record in measured for reason in record.steady_state.reasons})),
@@ -229,9 +226,7 @@ def _row(number: int, group: _Runs, variant: str, with_suspect: bool) -> Row:
         phase_seconds=costs.phase_seconds_of(measured),
         parts=costs.parts_of(measured, whole),
         idle=None if manifest.layout.asynchronous else costs.idle_of(measured, whole),
-        unevenness=rollout.unevenness_of(manifest, measured),
-        generation=rollout.generation_of(manifest, measured),
-        asynchronous=rollout.asynchronous_of(manifest, measured),
+        rollout=rollout_of(measured),
         counts=counts,
         work_differences=tuple(
             dict.fromkeys(text for record in records for text in costs.texts_of(record, "work_differences"))

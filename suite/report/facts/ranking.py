@@ -16,13 +16,6 @@ from suite.stats.intervals import Interval, log_rates
 from suite.stats.moderated import mean_of
 from suite.stats.rounds import Rounds, compare_in_turns, fastest
 
-_NOTHING_SENT = "it generates on the weights that train, so none are sent"
-#: Why rows of this kind lack a phase, where they do not tell.
-_LACKING = {
-    "engine": "the suite's iteration of this work has none",
-    "trainer": "its trainer makes no such pass, or makes it within another phase (the list of what it does otherwise "
-    "may tell)",
-}
 Verdict = Literal["faster", "slower", "not distinguishable", "too few runs"]
 
 
@@ -170,13 +163,11 @@ def _ratio(comparison: Comparison, row: Row, other: Row) -> Interval:
 @dataclass(frozen=True)
 class Side:
     """``ratio``: to the fastest engine row; null for that row itself, and where there is none. ``otherwise``: in what
-    its counts and passes differ from those of the first row. ``lacking``: phases that other rows have, each with the
-    reason."""
+    its counts and passes differ from those of the first row."""
 
     row: Row
     ratio: Interval | None
     otherwise: tuple[str, ...]
-    lacking: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
@@ -209,8 +200,5 @@ def _beside(rows: Sequence[Row]) -> SideBySide:
     sides = []
     for row in ordered:
         ratio = None if best is None or row is best else compare(row.measured, best.measured, prior=best.prior).ratio
-        reasons = {**({} if row.generation else {"sync": _NOTHING_SENT}), **dict(row.lacking_phases)}
-        missing = [name for name in phases if name not in row.phase_names]
-        lacking = tuple((name, reasons.get(name, _LACKING[row.setting.kind])) for name in missing)
-        sides.append(Side(row, ratio, otherwise(row, first), lacking))
+        sides.append(Side(row, ratio, otherwise(row, first)))
     return SideBySide(tuple(sides), phases)

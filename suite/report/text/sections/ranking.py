@@ -180,7 +180,7 @@ _REMARKS: tuple[tuple[str, str, Callable[[Group, RankedRow], bool]], ...] = (
         "stale samples",
         "this row trains on samples of older weights, so it need not wait for them; what a policy learns from them is "
         "not measured",
-        lambda _, ranked: bool(ranked.row.generation and ranked.row.generation.staleness),
+        lambda _, ranked: bool(ranked.row.rollout.staleness),
     ),
     (
         "other work",
@@ -236,11 +236,14 @@ def _phases(group: SideBySide) -> Table:
     columns = (Column("row", False), Column("backend", False), *map(Column, group.phases), Column("iteration"))
     rows = []
     for side in group.sides:
-        row, lacking = side.row, dict(side.lacking)
+        row, reasons = side.row, side.row.lacking_phases
         found = {phase.name: number(phase.seconds) for phase in row.phases}
-        cells = [
-            found.get(name) or f"{_NONE} {notes.mark(f'No {name}: {prose(lacking[name])}')}" for name in group.phases
-        ]
+        cells = []
+        for name in group.phases:
+            why = (
+                f" {notes.mark(f'No {name}: {prose(reasons[name])}')}" if name in reasons and name not in found else ""
+            )
+            cells.append(found.get(name, _NONE) + why)
         mark = f" {notes.mark(_BESIDE)}" if row.setting.asynchronous else ""
         rows.append((row.name, f"{inline(row.backend)}{mark}", *cells, number(row.iteration_seconds)))
     return Table(columns, tuple(rows), tuple(notes))

@@ -31,6 +31,7 @@ _MOST_NAMED = 12
 _VOID = "Iterations that do not count, because optimizer steps were skipped in them (overflow at the loss scale)"
 _SHARED = "The bounds draw on what all rows of a machine vary by: fewer rows beside them give other bounds."
 _ABOVE_PEAK = "Above 100 %, which no device can reach: doubt time, the device's name or, in older runs in fp32, TF32"
+_UNKNOWN_RATES = "It needs counted FLOPs and a device whose peaks at this precision the catalogue has"
 _OfCurve = tuple[Curve, Point]
 _SHARED_CPU = (
     " On a CPU the ranks of a node share its cores and memory bandwidth: eta describes that machine and the code's "
@@ -71,8 +72,8 @@ def _named(names: Sequence[str]) -> str:
 def _utilisation(row: Row, causal: bool, notes: Notes) -> str:
     rates = (row.mfu, row.hfu, *([row.hfu_causal] if causal else []), row.mbu)
     figures = UNKNOWN if set(rates) == {None} else " / ".join(percent(rate) for rate in rates)
-    unknown = row.unknown_utilisation or ""
-    reasons = [unknown[:1].upper() + unknown[1:], _ABOVE_PEAK * any((rate or 0) > 1 for rate in rates)]
+    unknown = _UNKNOWN_RATES if row.measured and None in rates else ""
+    reasons = (unknown, _ABOVE_PEAK * any((rate or 0) > 1 for rate in rates))
     return " ".join([figures, *map(notes.mark, filter(None, reasons))])
 
 
