@@ -1,9 +1,9 @@
 """What generating a row's samples was like: their lengths, what unevenness cost, what made them, how old they were."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from suite.bundle.parts import OverlapRole
+from suite.bundle.parts import OverlapRole, OverlapSide
 from suite.bundle.record import RealisedLengths, Record
 from suite.report.facts.costs import OF_THE_RUN, peaks_of
 from suite.spec.base import digest
@@ -62,34 +62,38 @@ def rollout_of(records: Sequence[Record]) -> Rollout:
     """Means over runs are weighted by their iterations."""
     weights = [record.steady_state.iterations for record in records]
 
-    def mean(read: Callable[[Record], float | None]) -> float | None:
-        known = [value for value in map(read, records) if value is not None]
+    def mean(parts: Sequence[object], name: str) -> float | None:
+        known = [value for part in parts if (value := getattr(part, name, None)) is not None]
         return pooled_mean(known, weights).value if known and len(known) == len(records) else None
 
-    greatest = [record.rollout.logprob_difference_max for record in records if record.rollout]
+    def peak(sides: Sequence[OverlapSide | None]) -> int | None:
+        return max(peaks_of([side.memory if side else None for side in sides], OF_THE_RUN)[1], default=None)
+
+    engine, overlaps = ([getattr(record, part) for record in records] for part in ("rollout", "overlap"))
+    greatest = [one.logprob_difference_max for one in engine if one]
     stale = [record.staleness for record in records]
-    training = [record.overlap and record.overlap.sides["training"].memory for record in records]
-    generation = [record.overlap and record.overlap.sides["generation"].memory for record in records]
-    known = [one.overlap for one in records if one.overlap and one.overlap.roles]
-    periods = known if len(known) == len(records) else []
+    training, generation = (
+        [one.sides[side] if one else None for one in overlaps] for side in ("training", "generation")
+    )
+    periods = overlaps if all(one and one.roles for one in overlaps) else []
     histograms = [one.staleness or {} for one in periods]
     ages = sorted({int(age) for histogram in histograms for age in histogram})
-    roles = [one.roles or {} for one in periods]
+    roles = [one.roles for one in periods]
     return Rollout(
         lengths=next((record.lengths for record in records if record.lengths), None),
-        padded_share=mean(lambda it: it.padding and it.padding.share),
-        idle_slot_share=mean(lambda it: it.rollout and it.rollout.idle_slot_share),
-        idle_slot_seconds=mean(lambda it: it.rollout and it.rollout.idle_slot_seconds),
-        logprob_difference_mean=mean(lambda it: it.rollout and it.rollout.logprob_difference_mean),
+        padded_share=mean([record.padding for record in records], "share"),
+        idle_slot_share=mean(engine, "idle_slot_share"),
+        idle_slot_seconds=mean(engine, "idle_slot_seconds"),
+        logprob_difference_mean=mean(engine, "logprob_difference_mean"),
         logprob_difference_max=max((one for one in greatest if one is not None), default=None),
-        effective_sample_size=mean(lambda it: it.rollout and it.rollout.effective_sample_size),
+        effective_sample_size=mean(engine, "effective_sample_size"),
         staleness=max((count for count in stale if count is not None), default=None),
-        generating=mean(lambda it: it.overlap and it.overlap.generation_busy_seconds),
-        exposed=mean(lambda it: it.overlap and it.overlap.exposed_generate_seconds),
-        training=mean(lambda it: it.overlap and it.overlap.sides["training"].busy_seconds),
-        waiting=mean(lambda it: it.overlap and it.overlap.sides["generation"].waiting_seconds),
-        training_bytes=max(peaks_of(training, OF_THE_RUN)[1], default=None),
-        generation_bytes=max(peaks_of(generation, OF_THE_RUN)[1], default=None),
+        generating=mean(overlaps, "generation_busy_seconds"),
+        exposed=mean(overlaps, "exposed_generate_seconds"),
+        training=mean(training, "busy_seconds"),
+        waiting=mean(generation, "waiting_seconds"),
+        training_bytes=peak(training),
+        generation_bytes=peak(generation),
         ages=tuple((age, pooled_mean([one.get(str(age), 0.0) for one in histograms], weights).value) for age in ages),
         roles=tuple(
             _role(name, [one[name] for one in roles], weights)
