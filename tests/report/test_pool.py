@@ -13,7 +13,7 @@ from suite.report.facts.entry import Entry
 from suite.report.facts.environment import environment_differences, facts_of
 from suite.report.facts.model import build
 from suite.report.facts.pool import Row
-from suite.report.facts.scaling import series_hash
+from suite.report.facts.scaling import series_of
 from suite.report.terminal import print_headline
 from suite.report.text.markdown import render
 from suite.spec.layout import Layout
@@ -157,9 +157,9 @@ class TestWhatIsOneRow:
     def test_runs_that_were_made_otherwise_are_rows_of_their_own_that_say_so(self, some, others, first, second):
         rows = build([*some, *others]).rows
         assert {(row.runs, row.variant) for row in rows} == {(3, first), (2, second)}
-        hashes = {series_hash(row) for row in rows}
+        hashes = {series_of(row) for row in rows}
         assert len(hashes) == 2, "no scaling curve goes from one to the other"
-        assert hashes >= {series_hash(row) for row in build(some).rows}, "older rows keep theirs"
+        assert hashes >= {series_of(row) for row in build(some).rows}, "older rows keep theirs"
 
     def test_equal_manifests_on_unlike_hardware_are_not_pooled(self) -> None:
         model = build([made.entry(device="cuda", facts=GPU_A), made.entry(device="cuda", repeat=2, facts=GPU_B)])
@@ -222,7 +222,7 @@ class TestWhereItWasMeasured:
 
     def test_code_is_told_with_version_commit_and_where_it_lies(self) -> None:
         told = {"digest": "0123456789abcdef", "commit": "3340c2f3a56d" + 28 * "0", "changed": True, "editable": True}
-        found = facts_of([made.entry(facts={**made.CPU_FACTS, "code": {"deepspeed": told}}).record], {})
+        found = facts_of([made.entry(facts={**made.CPU_FACTS, "code": {"deepspeed": told}}).record])
         assert found["deepspeed code"][1] == ("0.19.8 01234567 (commit 3340c2f3a56d with changes, editable)",)
 
 

@@ -60,8 +60,8 @@ def test_a_row_of_suspect_runs_alone_keeps_its_figures_and_is_not_ranked() -> No
 
 def test_a_scaling_curve_has_no_suspect_point() -> None:
     entries = [*made.repeats(3), *made.repeats(3, ranks=2, rate=36.0)]
-    assert build(entries).scaling.curves
-    assert not build([*entries[:3], *map(doubtful, entries[3:])]).scaling.curves
+    assert build(entries).scaling
+    assert not build([*entries[:3], *map(doubtful, entries[3:])]).scaling
 
 
 def test_an_invalid_run_is_in_no_figure_even_if_suspect_ones_are_asked_for() -> None:

@@ -197,7 +197,7 @@ def test_no_share_is_shown_or_drawn_of_phases_that_others_work_beside() -> None:
 def test_a_curve_of_asynchronous_rows_has_no_eta_of_phases() -> None:
     three = Layout(**{**SPLIT, "devices_per_node": 3, "data": 2}, staleness=1)
     more = made.repeats(5, rate=12.0, layout=three, overlap=steady(2.0, 3), **TRAINER)
-    (curve,) = build([*ahead(), *more]).scaling.curves
+    (curve,) = build([*ahead(), *more]).scaling
     assert curve.largest.phase_eta == ()
     assert curve.largest.eta.value > 0
 

@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 from suite.bundle.facts import inner, listed_objects, positive
 from suite.bundle.record import Record
-from suite.report.facts.variants import image_ids, launch_setting_of, short_image
+from suite.report.facts.variants import launch_setting_of, short_image
 from suite.report.formatting.numbers import GIB, number
 from suite.spec.base import Frozen
 
@@ -144,7 +144,7 @@ _READERS: tuple[tuple[str, FactKind, Reader], ...] = (
     ("Python", "version", worker("python")),
     ("suite", "version", driver("suite_version")),
     ("suite's commit", "version", commit_of),
-    ("image", "version", lambda record: launch_setting_of(record).image or "none"),
+    ("image", "version", lambda record: short_image(launch_setting_of(record).image or "none")),
     ("launcher", "launch", lambda record: record.run.launcher or ""),
     ("runs at once", "launch", lambda record: str(launch_setting_of(record).at_once or "")),
     ("container runtime", "launch", driver("engine", "name")),
@@ -169,8 +169,8 @@ _FIGURES: tuple[Figure, ...] = (
 )
 
 
-def told_of(record: Record, ids: Mapping[str, str]) -> Iterator[tuple[str, FactKind, str]]:
-    """Name, kind and value of each fact. ``ids``: of images that are named by digest (``image_ids``)."""
+def told_of(record: Record) -> Iterator[tuple[str, FactKind, str]]:
+    """Name, kind and value of each fact."""
     packages = {name: _text(version) for name, version in _told(record, "packages")}
     known: list[tuple[str, FactKind, str]] = [(name, kind, read(record)) for name, kind, read in _READERS]
     known += [
@@ -186,14 +186,14 @@ def told_of(record: Record, ids: Mapping[str, str]) -> Iterator[tuple[str, FactK
     ]
     for name, kind, value in known:
         if value:
-            yield name, kind, short_image(ids.get(value, value)) if name == "image" else value
+            yield name, kind, value
 
 
-def facts_of(records: Iterable[Record], ids: Mapping[str, str]) -> dict[str, tuple[FactKind, tuple[str, ...]]]:
+def facts_of(records: Iterable[Record]) -> dict[str, tuple[FactKind, tuple[str, ...]]]:
     """By name, with distinct values."""
     found: dict[str, tuple[FactKind, set[str]]] = {}
     for record in records:
-        for name, kind, value in told_of(record, ids):
+        for name, kind, value in told_of(record):
             found.setdefault(name, (kind, set()))[1].add(value)
     return {name: (kind, tuple(sorted(values))) for name, (kind, values) in found.items()}
 
@@ -231,8 +231,7 @@ def environment_differences(before: Sequence[Record], after: Sequence[Record]) -
 
 
 def facts_of_both(before: Sequence[Record], after: Sequence[Record]) -> Iterator[FactOfBoth]:
-    ids = image_ids((*before, *after))
-    first, second = facts_of(before, ids), facts_of(after, ids)
+    first, second = facts_of(before), facts_of(after)
     for name in dict.fromkeys((*first, *second)):
         kind, _ = first.get(name) or second[name]
         old, new = (side[name][1] if name in side else () for side in (first, second))

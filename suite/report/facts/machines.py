@@ -10,7 +10,6 @@ from suite.bundle.record import Record
 from suite.report.facts import environment as around
 from suite.report.facts.costs import texts_of
 from suite.report.facts.entry import Entry, grouped
-from suite.report.facts.variants import image_ids
 from suite.report.formatting.numbers import counted, few, number
 
 #: Most distinct values of one fact that are written out, and most facts.
@@ -79,12 +78,11 @@ def hardware_of(record: Record) -> Hardware | None:
 
 
 def _machine(letter: str, records: Sequence[Record]) -> Machine:
-    ids = image_ids(records)
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     # many runs share one environment, whose texts are made once
     shared = grouped(((id(one.environment), one.run.device, one.run.launcher), one) for one in records)
     for alike in shared.values():
-        told = [*around.told_of(alike[0], ids), ("image in its registry", "version", _IN_REGISTRY(alike[0]))]
+        told = [*around.told_of(alike[0]), ("image in its registry", "version", _IN_REGISTRY(alike[0]))]
         for name, kind, value in told:
             if value and kind not in _OF_RUNS:
                 counts[name][value] += len(alike)

@@ -11,7 +11,7 @@ from suite.report.facts.network import NetworkLine, network_lines, network_runs,
 from suite.report.facts.noise import share_noise, two_mode_lines
 from suite.report.facts.pool import Row, pool_rows
 from suite.report.facts.ranking import Ranking, SideBySide, rank, side_by_side
-from suite.report.facts.scaling import Scalings, scale
+from suite.report.facts.scaling import Curve, scale
 from suite.report.facts.suspect import FailureRow, doubt_lines, failure_rows
 from suite.report.formatting.numbers import listed
 from suite.spec.algorithms import PPO_NAME
@@ -31,7 +31,7 @@ class ReportModel:
     rows: tuple[Row, ...]
     ranking: Ranking
     beside: tuple[SideBySide, ...]
-    scaling: Scalings
+    scaling: tuple[Curve, ...]
     failures: tuple[FailureRow, ...]
     machines: tuple[Machine, ...]
     networks: tuple[NetworkLine, ...]
@@ -71,7 +71,7 @@ def build(
     names = tuple(dict.fromkeys(row.work.algorithm for row in rows)) or (PPO_NAME.upper(),)
     ranking, scaling = rank(comparable), scale(comparable)
     paired = [one.row for group in ranking.groups for one in group.places if one.paired_rounds]
-    paired += [one.row for curve in scaling.curves for one in curve.points if one.paired_rounds]
+    paired += [one.row for curve in scaling for one in curve.points if one.paired_rounds]
     return ReportModel(
         title=title
         or ("Imported logs" if imported and not entries else f"{listed(names)} throughput, scaling and memory"),

@@ -63,25 +63,20 @@ PhaseRounds = Mapping[str, Rounds | None]
 @dataclass(frozen=True)
 class PhaseRatio:
     """Rate of a row in some phases over that of another; bounds hold together for all of ``COMPARED`` and all pairs of
-    rows of a group at 95 %. ``verdict``: null of too few runs. ``paired_rounds``: null of independent runs."""
+    rows of a group at 95 %. ``verdict``: null of too few runs."""
 
     name: str
     ratio: Interval
     verdict: ComparisonVerdict | None
-    paired_rounds: int | None
 
 
 @dataclass(frozen=True)
 class Difference:
-    """What a row takes longer per iteration, and the part with most of it; above 1: elsewhere the row is ahead."""
+    """What a row takes longer per iteration, and the part with more than half of it; above 1: elsewhere it is ahead."""
 
     seconds: float
     mostly: str
     share: float
-
-    @property
-    def is_mostly_one(self) -> bool:
-        return self.share > 0.5
 
 
 def phase_ratios(row: Row, best: Row, sides: int, rounds: PhaseRounds) -> tuple[PhaseRatio, ...]:
@@ -95,7 +90,7 @@ def phase_ratios(row: Row, best: Row, sides: int, rounds: PhaseRounds) -> tuple[
         result = compare_in_turns(a, b, sides=sides, rounds=rounds.get(name), pairs=len(COMPARED))
         few = (result.paired_rounds or min(len(a.runs), len(b.runs))) < RUNS_TO_PUBLISH
         ratio = unbounded(result.ratio, len(a.runs), len(b.runs))
-        found.append(PhaseRatio(name, ratio, None if few else result.verdict, result.paired_rounds))
+        found.append(PhaseRatio(name, ratio, None if few else result.verdict))
     return tuple(found)
 
 
@@ -120,14 +115,14 @@ def in_part(row: Row, phases: Sequence[str]) -> InTurns | None:
 
 
 def difference(row: Row, best: Row) -> Difference | None:
-    """Null where the row does not take longer than the best, or either has no phases."""
+    """Null where the row does not take longer than the best, no part has most of it, or either has no phases."""
     before, after = _seconds(best), _seconds(row)
     total = math.fsum(after.values()) - math.fsum(before.values())
     if set(before) != set(after) or not total > 0:
         return None
     shares = {name: (after[name] - before[name]) / total for name in after}
     mostly = max(shares, key=lambda name: shares[name])
-    return Difference(total, mostly, shares[mostly])
+    return Difference(total, mostly, shares[mostly]) if shares[mostly] > 0.5 else None
 
 
 def _seconds(row: Row) -> dict[str, float]:

@@ -249,7 +249,7 @@ def turn_of(record: Record, launch: LaunchSetting) -> Turn | None:
     run, turns = record.run, record.turns
     if not run.plan or run.started is None:
         return None
-    plan = " ".join((run.plan, *(part or "-" for part in launch.place())))
+    plan = " ".join((run.plan, *map(str, launch)))
     return Turn(plan, run.repeat, run.started, *((turns.start, record.counted, turns.begins) if turns else ()))
 
 

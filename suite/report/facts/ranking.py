@@ -3,13 +3,12 @@ were asked for the same work, shown side by side and never in one ranking."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from suite.report.facts import noise
 from suite.report.facts.entry import RUNS_TO_PUBLISH, RUNS_TO_RANK, grouped
 from suite.report.facts.pool import Row, unbounded
 from suite.report.facts.work import done_otherwise, otherwise
-from suite.spec.base import digest
 from suite.spec.phases import ALL_NAMES
 from suite.stats.compare import Comparison, compare
 from suite.stats.intervals import Interval, log_rates
@@ -101,12 +100,10 @@ def rank(rows: Sequence[Row]) -> Ranking:
     return Ranking(groups=tuple(groups), apart=tuple(apart))
 
 
-def _unseeded(row: Row) -> str:
+def _unseeded(row: Row) -> tuple:
     """Equal of one configuration, with whatever seed."""
-    kept = row.manifest.model_dump(mode="json", exclude={"run", "hash", "work_hash"})
-    kept["measure"].pop("seed", None)
-    kept["work"].pop("lengths", None)
-    return digest({"manifest": kept, "machine": row.setting.machine, "place": row.launch.place()})
+    without: Any = {"run": True, "hash": True, "work_hash": True, "measure": {"seed"}, "work": {"lengths"}}
+    return row.manifest.model_dump_json(exclude=without), row.setting.machine, row.launch
 
 
 def _group(rows: Sequence[Row], seed: int | None, rounds: Rounds | None, of_phases: noise.PhaseRounds) -> Group:

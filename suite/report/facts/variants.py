@@ -1,7 +1,7 @@
 """How rows differ beyond the columns of a table: launcher and image of their runs, and other settings; what it takes to
 run one again where it was run."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from suite.bundle.facts import inner
@@ -36,11 +36,6 @@ class LaunchSetting(NamedTuple):
             "started": self.started or "spawned",
             "at once": f"{self.at_once} runs" if self.at_once else "1 run",
         }
-
-    def place(self) -> tuple[str | None, ...]:
-        """What sets it apart: no more than launcher and image where nothing else does."""
-        beside = (self.started, f"{self.at_once} at once" if self.at_once else None)
-        return (*self[:2], *filter(None, beside))
 
 
 def launch_setting_of(record: Record) -> LaunchSetting:
@@ -127,13 +122,6 @@ def short_image(image: str) -> str:
     """The beginning of a digest; a name as it is."""
     repository, at, digest = image.rpartition("@")
     return f"{repository}{at}{digest[:_SHORT_DIGEST]}" if digest.startswith("sha256:") else image
-
-
-def image_ids(records: Iterable[Record]) -> dict[str, str]:
-    """Digest -> id of the images of which these records tell both: one may be named by its digest alone elsewhere."""
-    stated = (inner(record.environment.driver, "image") for record in records)
-    pairs = ((inner(one, "digest"), inner(one, "id")) for one in stated)
-    return {digest: name for digest, name in pairs if isinstance(digest, str) and isinstance(name, str)}
 
 
 def rerun_options(manifest: Manifest, launch: LaunchSetting, record: Record) -> tuple[str, ...]:

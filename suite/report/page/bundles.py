@@ -17,7 +17,6 @@ from suite.report.facts.entry import Entry
 from suite.report.facts.environment import facts_of
 from suite.report.facts.model import ReportModel
 from suite.report.facts.pool import Row
-from suite.report.facts.variants import image_ids
 from suite.report.formatting.escape import visible
 from suite.report.formatting.numbers import counted, moment
 
@@ -61,11 +60,10 @@ def _run_cells(row: Row, entry: Entry) -> tuple[str, ...]:
 def environments(rows: Sequence[Row], entries: Sequence[Entry]) -> tuple[list[dict[str, str]], dict[int, int]]:
     """Facts as `suite compare` reads them, each distinct set once, and by number of the row its place among these."""
     runs = runs_of(rows, entries)
-    ids = image_ids([entry.record for entry in entries])
     places: dict[tuple[tuple[str, str], ...], int] = {}
     of_row = {}
     for row in rows:
-        facts = facts_of([entry.record for entry in runs[row.number]], ids)
+        facts = facts_of([entry.record for entry in runs[row.number]])
         shown = tuple((visible(name), visible(", ".join(values), 400)) for name, (_, values) in facts.items())
         of_row[row.number] = places.setdefault(shown, len(places))
     return [dict(shown) for shown in places], of_row

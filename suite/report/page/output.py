@@ -78,7 +78,7 @@ def page_text(
         "facets": figures.FACETS,
         "phases": [{"name": one.name, "label": one.label, "colour": one.colour} for one in ALL],
         "ratios": list(figures.ratios(model)),
-        "curves": list(map(figures.curve_data, model.scaling.curves)),
+        "curves": list(map(figures.curve_data, model.scaling)),
         "traces": [trace._asdict() for trace in shown],
         "tracesLeftOut": left_out,
         "environments": environments,

@@ -141,7 +141,7 @@ def _verdict(group: Group, words: Sequence[Callable[[Setting], str]], several_ki
         confidence=confidence,
         runs=min(len(one.row.measured) for one in group.places),
         remarks=tuple(word for word, is_true in remarks if is_true),
-        phase=difference.mostly if best.verdict == "faster" and difference and difference.is_mostly_one else UNKNOWN,
+        phase=difference.mostly if best.verdict == "faster" and difference else UNKNOWN,
         rows=", ".join(f"R{number}" for number in sorted(one.row.number for one in group.places)),
     )
 
@@ -202,7 +202,7 @@ def figures(model: ReportModel) -> list[str]:
 def _scaling(model: ReportModel) -> str:
     phrases = []
     for kind in ("weak", "strong"):
-        members = [(curve.largest.eta.value, curve) for curve in model.scaling.curves if curve.kind == kind]
+        members = [(curve.largest.eta.value, curve) for curve in model.scaling if curve.kind == kind]
         texts, before = [], ""
         for _, curve in _ends(members):
             last, name = curve.largest, f"eta({curve.largest.row.ranks}; {curve.base.ranks}) "

@@ -75,7 +75,7 @@ def _origins(group: Group) -> Iterator[str]:
     best = group.places[0].row.name
     for ranked in group.places:
         found = ranked.difference
-        if ranked.verdict == "slower" and found and found.is_mostly_one:
+        if ranked.verdict == "slower" and found:
             yield (
                 f"{ranked.row.name} takes {number(found.seconds)} s longer per iteration than {best}, "
                 f"{percent(found.share)} % of that in {found.mostly}{'; elsewhere it is faster' * (found.share > 1)}."

@@ -138,7 +138,7 @@ def predicted(model: ReportModel) -> Iterator[Block]:
 
 
 def scaling(model: ReportModel) -> Iterator[Block]:
-    curves = model.scaling.curves
+    curves = model.scaling
     if not curves:
         yield "Nothing was measured on two rank counts under one strategy, so there is no efficiency to report."
         return
@@ -153,8 +153,6 @@ def scaling(model: ReportModel) -> Iterator[Block]:
         if points:
             yield Heading(heading)
             yield _eta_table(points)
-    if model.scaling.alone:
-        yield f"Without another rank count: {', '.join(row.name for row in model.scaling.alone)}."
 
 
 def _eta_table(points: Sequence[_OfCurve]) -> Table:
