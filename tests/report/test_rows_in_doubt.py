@@ -123,14 +123,12 @@ def test_a_row_with_a_slow_run_is_told_as_two_modes() -> None:
 def test_rows_that_differ_in_their_seed_alone_do_not_compete() -> None:
     both = [made.repeats(3, backend=backend, seed=seed) for seed in (1, 2) for backend in ("deepspeed", "megatron")]
     model = build([one for each in both for one in each])
-    assert sorted(group.seed for group in model.ranking.groups) == [1, 2]
+    assert sorted(group.best.manifest.measure.seed for group in model.ranking.groups) == [1, 2]
     for group in model.ranking.groups:
         assert {place.row.backend for place in group.places} == {"deepspeed", "megatron"}
-        assert {place.row.manifest.measure.seed for place in group.places} == {group.seed}
+        assert len({place.row.manifest.measure.seed for place in group.places}) == 1
     alone = build([*both[0], *both[2]]).ranking
     assert alone.groups == () and len(alone.apart) == 2, "one backend is not ranked against itself"
-    (group,) = build([*both[0], *both[3]]).ranking.groups
-    assert group.seed is None, "two backends with a seed each did equal work"
 
 
 FACTS = {**made.GPU_FACTS, "clock": "the trainer's own log", "experimental": "never run"}

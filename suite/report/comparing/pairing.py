@@ -10,7 +10,7 @@ from typing import Any
 from suite.bundle.record import Record
 from suite.report.comparing.model import Lack, Side, Unjudged
 from suite.report.facts.entry import Entry, grouped
-from suite.report.facts.machines import Hardware, assign_machines, hardware_of
+from suite.report.facts.machines import Hardware, hardware_of
 from suite.report.facts.pool import Row, pool_rows
 from suite.report.facts.suspect import takes_suspect
 from suite.report.facts.variants import flattened, variants
@@ -71,9 +71,7 @@ class Pairs:
 
 
 def measured_rows(entries: Sequence[Entry], with_suspect: bool = False, side: Side | None = None) -> list[Measured]:
-    entries = sorted(entries, key=lambda entry: (entry.record.run.id, entry.path))
-    letters, _ = assign_machines(entries)
-    return [Measured(row, side) for row in pool_rows(entries, letters, with_suspect)]
+    return [Measured(row, side) for row in pool_rows(entries, with_suspect)]
 
 
 def pair(before: Sequence[Measured], after: Sequence[Measured]) -> Pairs:

@@ -4,6 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from string import ascii_uppercase
+from typing import TYPE_CHECKING
 
 from suite.bundle.facts import inner
 from suite.bundle.record import Record
@@ -11,6 +12,9 @@ from suite.report.facts import environment as around
 from suite.report.facts.costs import texts_of
 from suite.report.facts.entry import Entry, grouped
 from suite.report.formatting.numbers import counted, few, number
+
+if TYPE_CHECKING:
+    from suite.report.facts.pool import Row
 
 #: Most distinct values of one fact that are written out, and most facts.
 _MOST_VALUES, _MOST_FACTS = 4, 100
@@ -42,8 +46,8 @@ class Machine:
     notes: dict[str, tuple[str, ...]]
 
 
-def assign_machines(entries: Sequence[Entry]) -> tuple[list[str], tuple[Machine, ...]]:
-    """The letter of each entry's machine, and the machines. A run that died before it told its hardware belongs to that
+def assign_machines(entries: Sequence[Entry]) -> list[str]:
+    """The letter of each entry's machine. A run that died before it told its hardware belongs to that
     of its repeats where they have one, else to the only machine of the report, else to ``?``."""
     found = [hardware_of(entry.record) for entry in entries]
     whole = {hardware: _whole(hardware, found) for hardware in set(found) if hardware}
@@ -58,8 +62,12 @@ def assign_machines(entries: Sequence[Entry]) -> tuple[list[str], tuple[Machine,
         candidates = {*of_manifest[entry.manifest.hash]} - {""} or {*letters.values()}
         if not assigned[place]:
             assigned[place] = next(iter(candidates)) if len(candidates) == 1 else _UNKNOWN_MACHINE
-    records = grouped((letter, entry.record) for letter, entry in zip(assigned, entries, strict=True))
-    return assigned, tuple(_machine(letter, records[letter]) for letter in sorted(records))
+    return assigned
+
+
+def machines_of(rows: "Sequence[Row]") -> tuple[Machine, ...]:
+    records = grouped((row.setting.machine, entry.record) for row in rows for entry in row.entries)
+    return tuple(_machine(letter, records[letter]) for letter in sorted(records))
 
 
 def _whole(hardware: Hardware, known: Sequence[Hardware | None]) -> Hardware:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from suite.bundle.imported.record import ImportedRow
 from suite.report.facts.conventions import clock_lines, conventions, experimental_lines, recorded_conventions
 from suite.report.facts.entry import Entry, ReportEvidence
-from suite.report.facts.machines import Machine, assign_machines
+from suite.report.facts.machines import Machine, machines_of
 from suite.report.facts.network import NetworkLine, network_lines, network_runs, slow_networks
 from suite.report.facts.noise import share_noise, two_mode_lines
 from suite.report.facts.pool import Row, pool_rows
@@ -63,8 +63,7 @@ def build(
     """In whatever order runs are given. ``caveats``: of how they were read; what the runs tell is added. Without
     ``read_from`` there is no digest over all bundles. ``with_suspect``: suspect runs count like the others."""
     entries = sorted(entries, key=lambda entry: (entry.record.run.id, entry.path))
-    letters, machines = assign_machines(entries)
-    rows = share_noise(pool_rows(entries, letters, with_suspect))
+    rows = share_noise(pool_rows(entries, with_suspect))
     comparable = [row for row in rows if row.is_ranked]
     networks = network_runs(rows)
     runs = [entry.record.run for entry in entries]
@@ -85,7 +84,7 @@ def build(
         beside=side_by_side(comparable),
         scaling=scaling,
         failures=failure_rows(rows),
-        machines=machines,
+        machines=machines_of(rows),
         networks=network_lines(networks),
         conventions=conventions(entries, any(row.setting.turns == "rounds" for row in paired)),
         recorded_conventions=recorded_conventions(entries),

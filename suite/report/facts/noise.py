@@ -3,7 +3,7 @@ rates in the main phases alone."""
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from suite.report.facts.entry import RUNS_TO_PUBLISH, grouped
@@ -36,14 +36,6 @@ def place_of(row: Row) -> tuple[str, str]:
     return row.setting.machine, row.setting.device
 
 
-def rounds_of(groups: Sequence[Sequence[Row]]) -> dict[tuple[str, str], Rounds | None]:
-    """By machine and kind of device; null where rows there are compared as independent ones."""
-    return {
-        place: find_rounds([list(map(in_turns, group)) for group in alike], alike[0][0].prior)
-        for place, alike in grouped((place_of(group[0]), group) for group in groups).items()
-    }
-
-
 def in_turns(row: Row) -> InTurns:
     return InTurns(row.measured, row.turns)
 
@@ -54,10 +46,10 @@ COMPARED: dict[str, tuple[str, ...]] = {
     "score + reference": ("score", "reference"),
     "train": ("train",),
 }
-_REST = "the other phases"
+WHOLE, _REST = "whole iteration", "the other phases"
 
-#: By part; null where rows are compared as independent ones in it.
-PhaseRounds = Mapping[str, Rounds | None]
+#: Of the whole iteration and by part; null where rows are compared as independent ones in it.
+RoundsByPart = dict[str, Rounds | None]
 
 
 @dataclass(frozen=True)
@@ -79,7 +71,7 @@ class Difference:
     share: float
 
 
-def phase_ratios(row: Row, best: Row, sides: int, rounds: PhaseRounds) -> tuple[PhaseRatio, ...]:
+def phase_ratios(row: Row, best: Row, sides: int, rounds: RoundsByPart) -> tuple[PhaseRatio, ...]:
     """Of every part that both rows took time for in all runs. Phases do not vary as whole iterations do, so that what
     rows share of their noise is not used. ``sides``: how many rows the group has."""
     found = []
@@ -94,13 +86,16 @@ def phase_ratios(row: Row, best: Row, sides: int, rounds: PhaseRounds) -> tuple[
     return tuple(found)
 
 
-def phase_rounds(groups: Sequence[Sequence[Row]]) -> PhaseRounds:
-    """Of groups on a machine that is known to wander from round to round: which parts are compared within rounds."""
-    parts = {
-        name: [[part for row in group if (part := in_part(row, phases))] for group in groups]
-        for name, phases in COMPARED.items()
-    }
-    return {name: find_rounds(known, None, is_known=True) for name, known in parts.items()}
+def rounds_of(groups: Sequence[Sequence[Row]]) -> dict[tuple[str, str], RoundsByPart]:
+    """By machine and kind of device; parts are compared within rounds only where the machine is known to wander."""
+    found: dict[tuple[str, str], RoundsByPart] = {}
+    for place, alike in grouped((place_of(group[0]), group) for group in groups).items():
+        whole = find_rounds([list(map(in_turns, group)) for group in alike], alike[0][0].prior)
+        found[place] = {WHOLE: whole}
+        for name, phases in COMPARED.items() if whole else ():
+            parts = [[part for row in group if (part := in_part(row, phases))] for group in alike]
+            found[place][name] = find_rounds(parts, None, is_known=True)
+    return found
 
 
 def in_part(row: Row, phases: Sequence[str]) -> InTurns | None:

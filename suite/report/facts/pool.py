@@ -2,15 +2,15 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 from suite.bundle.record import Counts, Record
 from suite.report.facts import costs
 from suite.report.facts.conventions import clock_of
 from suite.report.facts.entry import SUITE_CLOCK, Entry, Setting, WorkKind, grouped, kind_of
+from suite.report.facts.machines import assign_machines
 from suite.report.facts.rollout import Rollout, lengths_hash_of, rollout_of
 from suite.report.facts.suspect import doubts_of, is_invalid, is_suspect, pooled, takes_suspect
 from suite.report.facts.variants import LaunchSetting, assign_launches, launch_setting_of, variants
@@ -146,38 +146,34 @@ class Row:
         return sum(count for verdict, count in self.verdicts if verdict in _UNSTEADY)
 
 
-class _Runs(NamedTuple):
-    """Of one row."""
-
-    machine: str
-    launch: LaunchSetting
-    entries: list[Entry]
-
-
-def pool_rows(entries: Sequence[Entry], machines: Sequence[str], with_suspect: bool = False) -> tuple[Row, ...]:
+def pool_rows(entries: Iterable[Entry], with_suspect: bool = False) -> tuple[Row, ...]:
     """Numbered from 1; ``with_suspect``: suspect runs are pooled in all rows, not only in those measured so."""
-    launched = zip(entries, machines, assign_launches(entries), strict=True)
-    found = grouped(((entry.manifest.hash, machine, launch), entry) for entry, machine, launch in launched)
-    groups = sorted((_Runs(machine, launch, alike) for (_, machine, launch), alike in found.items()), key=_order)
-    names = variants([(group.machine, group.entries[0].manifest, group.launch.settings()) for group in groups])
+    entries = sorted(entries, key=lambda entry: (entry.record.run.id, entry.path))
+    places = zip(assign_machines(entries), assign_launches(entries), strict=True)
+    found = grouped(((entry.manifest.hash, *place), entry) for entry, place in zip(entries, places, strict=True))
+    groups = sorted(((machine, launch, alike) for (_, machine, launch), alike in found.items()), key=_order)
+    names = variants([(machine, alike[0].manifest, launch.settings()) for machine, launch, alike in groups])
     return tuple(
-        _row(number, group, variant, with_suspect)
+        _row(number, *group, variant, with_suspect)
         for number, (group, variant) in enumerate(zip(groups, names, strict=True), start=1)
     )
 
 
-def _order(runs: _Runs) -> tuple:
+def _order(group: tuple[str, LaunchSetting, list[Entry]]) -> tuple:
     """PPO first, then small models, few ranks, weak before strong, then by name; the hash settles the rest."""
-    manifest = runs.entries[0].manifest
+    machine, launch, entries = group
+    manifest = entries[0].manifest
     size, layout, workload = manifest.size, manifest.layout, manifest.workload
     work = (kind_of(manifest), parameter_count(size).total, size.name)
-    setting = (runs.machine, manifest.backend.kind, manifest.track)
+    setting = (machine, manifest.backend.kind, manifest.track)
     where = (layout.ranks, layout.nodes, workload.name, workload.scaling == "strong", manifest.work_hash)
-    return (*work, *setting, *where, manifest.backend.name, layout.label(), manifest.hash, *map(str, runs.launch))
+    return (*work, *setting, *where, manifest.backend.name, layout.label(), manifest.hash, *map(str, launch))
 
 
-def _row(number: int, group: _Runs, variant: str, with_suspect: bool) -> Row:
-    entries = sorted(group.entries, key=lambda entry: (entry.record.run.repeat, entry.record.run.id, entry.path))
+def _row(
+    number: int, machine: str, launch: LaunchSetting, entries: list[Entry], variant: str, with_suspect: bool
+) -> Row:
+    entries = sorted(entries, key=lambda entry: (entry.record.run.repeat, entry.record.run.id, entry.path))
     manifest = entries[0].manifest
     with_suspect = with_suspect or any(takes_suspect(entry.manifest) for entry in entries)
     records = [entry.record for entry in entries if entry.record.status == "ok"]
@@ -192,13 +188,13 @@ def _row(number: int, group: _Runs, variant: str, with_suspect: bool) -> Row:
         number=number,
         entries=tuple(entries),
         shown=next((entry for entry in entries if entry.record.status == "ok"), entries[0]),
-        launch=group.launch,
+        launch=launch,
         size=manifest.size.name,
         ranks=manifest.layout.ranks,
         backend=manifest.backend.name,
         layout=manifest.layout.label(),
         work=kind_of(manifest),
-        setting=setting_of(manifest, group.machine, clock_of(entries)),
+        setting=setting_of(manifest, machine, clock_of(entries)),
         variant=variant,
         work_hash=manifest.work_hash,
         lengths_hash=lengths_hash_of(manifest),
@@ -212,7 +208,7 @@ def _row(number: int, group: _Runs, variant: str, with_suspect: bool) -> Row:
         is_ranked=with_suspect or not holds_suspect,
         measured=runs,
         started=tuple(record.run.started for record in measured if record.run.started is not None),
-        turns=tuple(turn_of(record, group.launch) for record in measured),
+        turns=tuple(turn_of(record, launch) for record in measured),
         samples_per_iteration=counts.samples if counts else None,
         iteration_seconds=sum(sum(run.seconds) for run in runs) / iterations if iterations else None,
         mfu=costs.over_time(measured, "mfu"),

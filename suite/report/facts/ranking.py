@@ -3,7 +3,7 @@ were asked for the same work, shown side by side and never in one ranking."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 from suite.report.facts import noise
 from suite.report.facts.entry import RUNS_TO_PUBLISH, RUNS_TO_RANK, grouped
@@ -13,7 +13,7 @@ from suite.spec.phases import ALL_NAMES
 from suite.stats.compare import Comparison, compare
 from suite.stats.intervals import Interval, log_rates
 from suite.stats.moderated import mean_of
-from suite.stats.rounds import Rounds, compare_in_turns, fastest
+from suite.stats.rounds import compare_in_turns, fastest
 
 Verdict = Literal["faster", "slower", "not distinguishable", "too few runs"]
 
@@ -45,11 +45,8 @@ class RankedRow:
 
 @dataclass(frozen=True)
 class Group:
-    """Rows of equal work on equally many ranks, fastest first. ``lead``: the best's rate over the runner-up's.
-    ``seed``: of all of its rows, where others of the same configurations have other seeds and so a group of their own.
-    """
+    """Rows of equal work on equally many ranks, fastest first. ``lead``: the best's rate over the runner-up's."""
 
-    seed: int | None
     lead: Interval
     places: tuple[RankedRow, ...]
 
@@ -73,51 +70,31 @@ class Ranking:
 
 
 def rank(rows: Sequence[Row]) -> Ranking:
-    """By work (of trainers what their runs counted too), ranks and setting. Rows that differ in their seed alone do not
-    compete: where there are such, the rows of each seed are a group."""
-    alike = grouped(
-        ((row.setting, row.ranks, row.work_hash, row.lengths_hash, row.samples_per_iteration, done_otherwise(row)), row)
-        for row in rows
-        if row.measured
+    """By work (of trainers what their runs counted too), seed, ranks and setting."""
+
+    def conditions(row: Row) -> tuple:
+        work = (row.work_hash, row.lengths_hash, row.samples_per_iteration, done_otherwise(row))
+        return row.setting, row.manifest.measure.seed, row.ranks, work
+
+    alike = grouped((conditions(row), row) for row in rows if row.measured).values()
+    together = [members for members in alike if len(members) > 1]
+    rounds = noise.rounds_of(together)
+    return Ranking(
+        groups=tuple(_group(members, rounds[noise.place_of(members[0])]) for members in together),
+        apart=tuple(members[0] for members in alike if len(members) == 1),
     )
-    together_in: list[tuple[list[Row], int | None]] = []
-    apart: list[Row] = []
-    for together in alike.values():
-        has_copies = len({_unseeded(row) for row in together}) < len(together)
-        by_seed = grouped((row.manifest.measure.seed if has_copies else None, row) for row in together)
-        for seed, members in by_seed.items():
-            if len(members) > 1:
-                together_in.append((members, seed if len(by_seed) > 1 else None))
-            else:
-                apart += members
-    rounds = noise.rounds_of([members for members, _ in together_in])
-    by_place = grouped((noise.place_of(members[0]), members) for members, _ in together_in)
-    of_phases = {place: noise.phase_rounds(by_place[place]) if found else {} for place, found in rounds.items()}
-    groups = []
-    for members, seed in together_in:
-        place = noise.place_of(members[0])
-        groups.append(_group(members, seed, rounds[place], of_phases[place]))
-    return Ranking(groups=tuple(groups), apart=tuple(apart))
 
 
-def _unseeded(row: Row) -> tuple:
-    """Equal of one configuration, with whatever seed."""
-    without: Any = {"run": True, "hash": True, "work_hash": True, "measure": {"seed"}, "work": {"lengths"}}
-    return row.manifest.model_dump_json(exclude=without), row.setting.machine, row.launch
-
-
-def _group(rows: Sequence[Row], seed: int | None, rounds: Rounds | None, of_phases: noise.PhaseRounds) -> Group:
+def _group(rows: Sequence[Row], rounds: noise.RoundsByPart) -> Group:
     ordered = list(rows)
-    best = ordered.pop(fastest([noise.in_turns(row) for row in ordered], rounds))
-    sides = len(rows)
+    best = ordered.pop(fastest([noise.in_turns(row) for row in ordered], rounds[noise.WHOLE]))
+    sides, whole = len(rows), rounds[noise.WHOLE]
 
     def compared(row: Row, other: Row) -> Comparison:
-        return compare_in_turns(
-            noise.in_turns(row), noise.in_turns(other), prior=best.prior, sides=sides, rounds=rounds
-        )
+        return compare_in_turns(noise.in_turns(row), noise.in_turns(other), prior=best.prior, sides=sides, rounds=whole)
 
     found = sorted(((row, compared(row, best)) for row in ordered), key=lambda one: -one[1].ratio.value)
-    others = [_ranked_row(row, best, comparison, sides, of_phases) for row, comparison in found]
+    others = [_ranked_row(row, best, comparison, sides, rounds) for row, comparison in found]
     verdicts = {ranked.verdict for ranked in others}
     too_few: Verdict = "too few runs" if "too few runs" in verdicts else "not distinguishable"
     first = RankedRow(
@@ -131,10 +108,10 @@ def _group(rows: Sequence[Row], seed: int | None, rounds: Rounds | None, of_phas
         paired_rounds=None,
         turns=min((ranked.turns for ranked in others if ranked.turns), default=None),
     )
-    return Group(seed, _ratio(compared(best, found[0][0]), best, found[0][0]), (first, *others))
+    return Group(_ratio(compared(best, found[0][0]), best, found[0][0]), (first, *others))
 
 
-def _ranked_row(row: Row, best: Row, comparison: Comparison, sides: int, of_phases: noise.PhaseRounds) -> RankedRow:
+def _ranked_row(row: Row, best: Row, comparison: Comparison, sides: int, rounds: noise.RoundsByPart) -> RankedRow:
     runs = comparison.paired_rounds or min(len(row.measured), len(best.measured))
     too_few = runs < RUNS_TO_PUBLISH
     some, others = row.started, best.started
@@ -148,7 +125,7 @@ def _ranked_row(row: Row, best: Row, comparison: Comparison, sides: int, of_phas
         in_turns=min(len(some), len(others)) < 2 or (min(some) < max(others) and min(others) < max(some)),
         paired_rounds=comparison.paired_rounds,
         turns=comparison.turns,
-        by_phase=() if row.setting.asynchronous else noise.phase_ratios(row, best, sides, of_phases),
+        by_phase=() if row.setting.asynchronous else noise.phase_ratios(row, best, sides, rounds),
         difference=None if row.setting.asynchronous else noise.difference(row, best),
     )
 

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from suite.report.facts.noise import in_part, in_turns, place_of, rounds_of
+from suite.report.facts.noise import WHOLE, in_part, in_turns, place_of, rounds_of
 from suite.report.facts.pool import Row, unbounded
 from suite.spec.workload import Scaling
 from suite.stats.intervals import Interval
@@ -63,7 +63,7 @@ def scale(rows: Sequence[Row]) -> tuple[Curve, ...]:
         found += [(kind, base, larger)] if larger else []
     rounds = rounds_of([[base, *larger] for _, base, larger in found])
     curves = [
-        Curve(kind, base, tuple(_point(base, row, rounds[place_of(base)]) for row in larger))
+        Curve(kind, base, tuple(_point(base, row, rounds[place_of(base)][WHOLE]) for row in larger))
         for kind, base, larger in found
     ]
     return tuple(sorted(curves, key=lambda curve: curve.base.number))

@@ -22,7 +22,7 @@ _TOO_FEW = (
     f"Too few runs: {RUNS_TO_PUBLISH} are needed to publish a figure and {RUNS_TO_RANK} to rank; the order shown is "
     "not a result."
 )
-_SEEDS = "Seeds: rows that differ in their seed alone do not compete; those of each seed are ranked by themselves."
+_SEEDS = "Seeds: rows of each seed are ranked by themselves."
 #: What a cell shows of a phase that is not there.
 _NONE = "\N{EN DASH}"
 _Member = tuple[Group, RankedRow]
@@ -117,7 +117,7 @@ def _table(groups: Sequence[Group]) -> Table:
     if turns := sorted({ranked.turns for _, ranked in members if ranked.turns}):
         notes.append(_TURNS.format(" to ".join(map(str, dict.fromkeys((turns[0], turns[-1]))))))
     notes += [_TOO_FEW] if any(ranked.verdict == "too few runs" for _, ranked in members) else []
-    notes += [_SEEDS] if any(group.seed is not None for group in groups) else []
+    notes += [_SEEDS] if len({group.best.manifest.measure.seed for group in groups}) > 1 else []
     notes += [
         f"{word.capitalize()}: {text}."
         for word, text, is_so in _REMARKS
