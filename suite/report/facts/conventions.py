@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 
 from suite.report.facts.entry import RUNS_TO_PUBLISH, RUNS_TO_RANK, SUITE_CLOCK, Entry
 from suite.report.formatting.numbers import few
-from suite.spec.algorithms import PPO_NAME
 from suite.stats.compare import DEFAULT_MARGIN
 from suite.stats.moderated import FEWEST_ROWS
 
@@ -15,8 +14,6 @@ if TYPE_CHECKING:
 
 def conventions(entries: Sequence[Entry], in_rounds: bool = False) -> tuple[str, ...]:
     """The report's own. ``in_rounds``: whether any rows are compared by the differences in rounds."""
-    several = {entry.manifest.workload.algorithm.name for entry in entries} - {PPO_NAME}
-    rate = _RATE.format("iterations" if several else "PPO iterations")
     in_turns = any(entry.record.turns for entry in entries)
     ratios = (_RANKING, *((_ROUNDS,) if in_rounds else ()), *((_TURNS,) if in_turns else ()))
     peaks = [entry.record.compute for entry in entries if entry.record.compute and entry.record.compute.peak_flops]
@@ -26,7 +23,7 @@ def conventions(entries: Sequence[Entry], in_rounds: bool = False) -> tuple[str,
     words = " or ".join(few([f"{warmup} + {iterations}" for warmup, iterations in found], 4, "others"))
     warmup = [f"Iterations: {words} (warm-up, which never counts, + counted)."] if found else []
     phases = (_PHASES, *((_PERIODS,) if any(entry.manifest.layout.asynchronous for entry in entries) else ()))
-    return (rate, _ROWS, _INTERVAL, *ratios, *phases, *utilisation, _MEMORY, _SCALING, *warmup)
+    return (_RATE, _ROWS, _INTERVAL, *ratios, *phases, *utilisation, _MEMORY, _SCALING, *warmup)
 
 
 def recorded_conventions(entries: Sequence[Entry]) -> tuple[str, ...]:
@@ -71,7 +68,7 @@ def experimental_lines(entries: Sequence[Entry]) -> tuple[str, ...]:
 
 
 _RATE = (
-    "Rates: total work over total time of whole {}; an iteration lasts as long as its slowest rank. "
+    "Rates: total work over total time of whole iterations; an iteration lasts as long as its slowest rank. "
     "Tokens are prompt + response tokens; padding does not count."
 )
 _ROWS = (

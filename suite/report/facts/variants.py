@@ -57,14 +57,12 @@ def assign_launches(entries: Sequence[Entry]) -> list[LaunchSetting]:
     """Of each entry; one that never got to its launch, or never told of its start, shares that of its repeats."""
     known = [launch_setting_of(entry.record) for entry in entries]
     for places in grouped((entry.manifest.hash, place) for place, entry in enumerate(entries)).values():
-        silent = [place for place in places if entries[place].record.environment.worker is None]
-        told = {known[place] for place in places if place not in silent}
-        for place in silent:
-            alike = {one for one in told if one._replace(started=known[place].started) == known[place]}
-            known[place] = alike.pop() if len(alike) == 1 else known[place]
-        named = {known[place] for place in places if known[place].launcher is not None}
-        for place in places if len(named) == 1 else ():
-            known[place] = known[place] if known[place].launcher else next(iter(named))
+        told = {known[at] for at in places if entries[at].record.environment.worker and known[at].launcher}
+        for at in places:
+            mine = known[at]
+            alike = {one for one in told if mine.launcher is None or one._replace(started=mine.started) == mine}
+            if mine not in told and len(alike) == 1:
+                known[at] = alike.pop()
     return known
 
 

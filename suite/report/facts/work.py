@@ -5,15 +5,13 @@ from collections.abc import Sequence
 from suite.report.facts.entry import FAMILIES, grouped
 from suite.report.facts.pool import Row
 from suite.report.formatting.numbers import counted
-from suite.spec.algorithms import PPO_NAME, Option
 from suite.spec.shape import Shape
 from suite.spec.workload import Reward, Workload
 
 
 def workloads(rows: Sequence[Row]) -> list[tuple[str, str]]:
     """Of each its name, and what one iteration of it does."""
-    plain = {row.manifest.workload.algorithm.name for row in rows} == {PPO_NAME}
-    return sorted({(row.manifest.workload.name, _text(row.manifest.workload, plain)) for row in rows})
+    return sorted({(row.manifest.workload.name, f"{row.work.text}: {_text(row.manifest.workload)}") for row in rows})
 
 
 def model_families(rows: Sequence[Row]) -> dict[str, str]:
@@ -28,8 +26,7 @@ def work_differences(rows: Sequence[Row]) -> dict[tuple[str, str], list[str]]:
     return grouped(((row.backend, text), row.name) for row in rows for text in row.work_differences)
 
 
-def _text(workload: Workload, plain: bool) -> str:
-    """``plain``: the report is about PPO alone, which then need not be said."""
+def _text(workload: Workload) -> str:
     where = "per rank" if workload.scaling == "weak" else "in all"
     trains = "all layers train"
     if workload.trainable_layers is not None:
@@ -38,34 +35,14 @@ def _text(workload: Workload, plain: bool) -> str:
         trains = f"LoRA of rank {workload.lora_rank} on every block, whose matrices are frozen"
     if workload.critic is not None:
         trains += f", and a critic of {workload.critic.layers} layers, width {workload.critic.hidden}"
-    lengths = f"{workload.prompt_tokens} prompt + {workload.new_tokens} new tokens"
-    if workload.uneven:
-        prompt = workload.prompt_lengths.text() if workload.prompt_lengths else workload.prompt_tokens
-        response = workload.lengths.text() if workload.lengths else workload.new_tokens
-        lengths = f"prompts of {prompt} and responses of {response} tokens"
-    epochs = "PPO epoch" if workload.algorithm.name == PPO_NAME else "epoch"
+    lengths = f"{'at most ' * workload.uneven}{workload.prompt_tokens} prompt + {workload.new_tokens} new tokens"
     reference = f"{workload.reference} reference" if workload.uses_reference else "no reference"
     return (
-        f"{_algorithm(workload, plain)}{lengths}, {workload.rollouts} samples {where} "
-        f"({workload.scaling} scaling), {counted(workload.ppo_epochs, epochs)} of "
+        f"{lengths}, {workload.rollouts} samples {where} "
+        f"({workload.scaling} scaling), {counted(workload.ppo_epochs, 'epoch')} of "
         f"{counted(workload.optimizer_steps, 'optimizer step')}, "
         f"micro batch at most {workload.micro_batch}, {trains}, {reference}, {_reward(workload.reward)}"
     )
-
-
-def _algorithm(workload: Workload, plain: bool) -> str:
-    algorithm = workload.algorithm
-    groups = f" in groups of {workload.group}" if workload.group > 1 else ""
-    if plain and not groups:
-        return ""
-    options = ", ".join(f"{name.replace('_', ' ')} {_option(value)}" for name, value in algorithm.options.items())
-    return f"{algorithm.name.upper()}{f' ({options})' if options else ''}{groups}, "
-
-
-def _option(value: Option) -> str:
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    return value if isinstance(value, str) else f"{value:g}"
 
 
 def _shape(shape: Shape) -> str:
