@@ -68,7 +68,7 @@ class TestVerdicts:
         far = [made.entry(rate=rate, repeat=repeat, spread=0) for repeat, rate in enumerate((120, 70), start=1)]
         model = build([*far, *megatron(2, rate=91, spread=0), made.entry(backend="trlx-nemo", kind="trainer")])
         (group,), (beside,) = model.ranking.groups, model.beside
-        assert beside.sides[0].row == group.places[0].row and group.places[0].row.backend == "deepspeed"
+        assert beside[0].row == group.places[0].row and group.places[0].row.backend == "deepspeed"
         assert group.lead.value == pytest.approx(math.sqrt(120 * 70) / 91)
 
 

@@ -10,7 +10,7 @@ from suite.report.facts.machines import Machine, machines_of
 from suite.report.facts.network import NetworkLine, network_lines, network_runs, slow_networks
 from suite.report.facts.noise import share_noise, two_mode_lines
 from suite.report.facts.pool import Row, pool_rows
-from suite.report.facts.ranking import Ranking, SideBySide, rank, side_by_side
+from suite.report.facts.ranking import Ranking, Side, rank, side_by_side
 from suite.report.facts.scaling import Curve, scale
 from suite.report.facts.suspect import FailureRow, doubt_lines, failure_rows
 from suite.report.formatting.numbers import listed
@@ -30,7 +30,7 @@ class ReportModel:
     algorithms: tuple[str, ...]
     rows: tuple[Row, ...]
     ranking: Ranking
-    beside: tuple[SideBySide, ...]
+    beside: tuple[tuple[Side, ...], ...]
     scaling: tuple[Curve, ...]
     failures: tuple[FailureRow, ...]
     machines: tuple[Machine, ...]
@@ -48,7 +48,7 @@ class ReportModel:
     @property
     def alone(self) -> tuple[Row, ...]:
         """Rows with a rate and no other row of equal work, of their own kind or another."""
-        paired = {side.row.number for group in self.beside for side in group.sides}
+        paired = {side.row.number for group in self.beside for side in group}
         return tuple(row for row in self.ranking.apart if row.number not in paired)
 
 

@@ -9,7 +9,6 @@ from suite.report.facts import noise
 from suite.report.facts.entry import RUNS_TO_PUBLISH, RUNS_TO_RANK, grouped
 from suite.report.facts.pool import Row, unbounded
 from suite.report.facts.work import done_otherwise, otherwise
-from suite.spec.phases import ALL_NAMES
 from suite.stats.compare import Comparison, compare
 from suite.stats.intervals import Interval, log_rates
 from suite.stats.moderated import mean_of
@@ -144,17 +143,9 @@ class Side:
     otherwise: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class SideBySide:
-    """Rows that were asked for equal work in one setting and are no ranking: engines first, then trainers, then
-    asynchronous ones, each by their rates. ``phases``: those that any of them has, in order."""
-
-    sides: tuple[Side, ...]
-    phases: tuple[str, ...]
-
-
-def side_by_side(rows: Sequence[Row]) -> tuple[SideBySide, ...]:
-    """Groups of more than one kind: engines and trainers, synchronous and asynchronous, or trainers of other work."""
+def side_by_side(rows: Sequence[Row]) -> tuple[tuple[Side, ...], ...]:
+    """Rows that were asked for equal work in one setting and are no ranking: engines and trainers, synchronous and
+    asynchronous ones, or trainers that did other work. In this order, each by their rates."""
     settings = [(replace(row.setting, kind="engine", asynchronous=False), row) for row in rows if row.measured]
     alike = grouped(((setting, row.work_hash, row.lengths_hash, row.ranks), row) for setting, row in settings)
     return tuple(
@@ -164,15 +155,14 @@ def side_by_side(rows: Sequence[Row]) -> tuple[SideBySide, ...]:
     )
 
 
-def _beside(rows: Sequence[Row]) -> SideBySide:
+def _beside(rows: Sequence[Row]) -> tuple[Side, ...]:
     ordered = sorted(
         rows, key=lambda row: (row.setting.asynchronous, row.setting.kind, -mean_of(log_rates(row.measured)))
     )
     first = ordered[0]
     best = first if first.setting.kind == "engine" else None
-    phases = tuple(name for name in ALL_NAMES if any(name in row.phase_names for row in rows))
     sides = []
     for row in ordered:
         ratio = None if best is None or row is best else compare(row.measured, best.measured, prior=best.prior).ratio
         sides.append(Side(row, ratio, otherwise(row, first)))
-    return SideBySide(tuple(sides), phases)
+    return tuple(sides)

@@ -54,7 +54,7 @@ def work(model: ReportModel) -> Iterator[Block]:
     if families.keys() - {"GPT-2"}:
         yield "The models' families and shapes:"
         yield bullets(f"{family}: {prose(text, 800)}." for family, text in families.items())
-    beside = {side.row.number for group in model.beside for side in group.sides}
+    beside = {side.row.number for group in model.beside for side in group}
     apart = work_differences([row for row in model.rows if row.number not in beside])
     differences = few([f"{inline(name)} ({', '.join(rows)}): {prose(text)}." for (name, text), rows in apart.items()])
     if differences:

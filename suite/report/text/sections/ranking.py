@@ -9,13 +9,14 @@ from suite.report.facts.entry import RUNS_TO_PUBLISH, RUNS_TO_RANK, SUITE_CLOCK,
 from suite.report.facts.model import ReportModel
 from suite.report.facts.noise import COMPARED
 from suite.report.facts.pool import Row
-from suite.report.facts.ranking import Group, RankedRow, SideBySide
+from suite.report.facts.ranking import Group, RankedRow, Side
 from suite.report.facts.work import COUNTED, work_differences
 from suite.report.formatting.escape import inline, prose
 from suite.report.formatting.grid import Column, Notes, Table
 from suite.report.formatting.numbers import UNKNOWN, counted, few, gib, interval, listed, number, percent
 from suite.report.text.answer import nothing_ranked
 from suite.report.text.section import Block, Heading, Shown, bullets, rate, table_of, varying
+from suite.spec.phases import ALL_NAMES
 
 _TURNS = "Ratios of rows that took turns by iteration are of {} turns, one start for each run."
 _TOO_FEW = (
@@ -197,7 +198,7 @@ def side_by_side(model: ReportModel) -> Iterator[Block]:
     yield Heading("Trainers and engines side by side")
     yield _WHAT
     for group in model.beside:
-        row, setting = group.sides[0].row, group.sides[0].row.setting
+        row, setting = group[0].row, group[0].row.setting
         work = f"{prose(row.work.text)}, {inline(row.manifest.workload.name)}"
         yield (
             f"{inline(row.size)} on {counted(row.ranks, 'rank')}, {work}, {setting.track}, {setting.precision} on "
@@ -210,13 +211,13 @@ def side_by_side(model: ReportModel) -> Iterator[Block]:
     yield from _differences(model)
 
 
-def _rates(group: SideBySide) -> Table:
-    notes, first = Notes(), group.sides[0].row
+def _rates(group: Sequence[Side]) -> Table:
+    notes, first = Notes(), group[0].row
     ratio = ["to fastest engine"] if first.setting.kind == "engine" else []
     memory = "device GiB" if first.setting.device == "cuda" else "resident GiB"
     titles = ("row", "backend", "kind", "layout", "runs", "samples/s [95 %]", *ratio, memory)
     rows = []
-    for side in group.sides:
+    for side in group:
         row, ratio_cell = side.row, interval(side.ratio, bound_digits=1)
         marks = (
             f"Other work than {first.name}: {'; '.join(side.otherwise)}" if side.otherwise else "",
@@ -231,15 +232,16 @@ def _rates(group: SideBySide) -> Table:
     return Table(columns, tuple(rows), tuple(notes))
 
 
-def _phases(group: SideBySide) -> Table:
+def _phases(group: Sequence[Side]) -> Table:
     notes = Notes()
-    columns = (Column("row", False), Column("backend", False), *map(Column, group.phases), Column("iteration"))
+    phases = [name for name in ALL_NAMES if any(name in side.row.phase_names for side in group)]
+    columns = (Column("row", False), Column("backend", False), *map(Column, phases), Column("iteration"))
     rows = []
-    for side in group.sides:
+    for side in group:
         row, reasons = side.row, side.row.lacking_phases
         found = {phase.name: number(phase.seconds) for phase in row.phases}
         cells = []
-        for name in group.phases:
+        for name in phases:
             why = (
                 f" {notes.mark(f'No {name}: {prose(reasons[name])}')}" if name in reasons and name not in found else ""
             )
@@ -249,22 +251,23 @@ def _phases(group: SideBySide) -> Table:
     return Table(columns, tuple(rows), tuple(notes))
 
 
-def _counts(group: SideBySide) -> str:
-    row = group.sides[0].row
+def _counts(group: Sequence[Side]) -> str:
+    row = group[0].row
     counts = {field.replace("_", " "): getattr(row.counts, field) for field in ("samples", *COUNTED)}
     known = [f"{name} {UNKNOWN if count is None else f'{count:,}'}" for name, count in counts.items()]
-    differ = any(side.otherwise for side in group.sides)
+    differ = any(side.otherwise for side in group)
     others = "the others too, but for what is noted at their names" if differ else "all others too"
     return f"{row.name} counted in an iteration: {', '.join(known)}; {others}."
 
 
 def _differences(model: ReportModel) -> Iterator[Block]:
-    shown = [side.row for group in model.beside for side in group.sides if side.row.setting.kind == "trainer"]
+    trainers = [side.row for group in model.beside for side in group if side.row.setting.kind == "trainer"]
+    shown = sorted(trainers, key=lambda row: row.number)
     by_backend = grouped((backend, (text, names)) for (backend, text), names in work_differences(shown).items())
     if by_backend:
         yield "What these trainers do otherwise than the suite's own iteration of the same work:"
         for name, known in by_backend.items():
-            rows = [row.name for row in sorted(shown, key=lambda row: row.number) if row.backend == name]
+            rows = [row.name for row in shown if row.backend == name]
             # each with its rows unless it is of all of them
             some = {text: "" if set(of) == set(rows) else f" ({', '.join(of)})" for text, of in known}
             yield f"{inline(name)} ({', '.join(rows)}):"
