@@ -225,7 +225,7 @@ def _ranked(before: Runs, after: Runs, names: tuple[str, str], with_suspect: boo
 
 def _place_of(places: "Sequence[RankedRow]", runs: Runs) -> "RankedRow":
     ids = {entry.record.run.id for entry in runs._entries}
-    return next(place for place in places if ids >= set(place.row.run_ids))
+    return next(place for place in places if ids >= {run.record.run.id for run in place.row.entries})
 
 
 def _why_apart(rows: Sequence[Any], with_suspect: bool) -> str:
@@ -239,6 +239,8 @@ def _why_apart(rows: Sequence[Any], with_suspect: bool) -> str:
     for what in ("ranks", "work_hash", "lengths_hash", "samples_per_iteration"):
         if getattr(first, what) != getattr(second, what):
             return f"their {what.replace('_', ' ')} differs, so they do other work"
+    if first.manifest.measure.seed != second.manifest.measure.seed:
+        return "their seed differs"
     settings = vars(first.setting), vars(second.setting)
     differing = [name for name in settings[0] if settings[0][name] != settings[1][name]]
     return f"their {', '.join(differing)} differs" if differing else "what they did differs, as their trainers count it"

@@ -211,8 +211,8 @@ def tell_network(record: Record, show: Callable[[str], None]) -> list[dict[str, 
         warn("warning: ", f"{record.run.id} tells no network that it measured")
     for check in checks:
         show(f"    {check}")
-        if (slow := check.warning()) is not None:
-            warn("warning: ", slow)
+        if check.warning is not None:
+            warn("warning: ", check.warning)
     return [check.model_dump(mode="json") for check in checks]
 
 

@@ -97,10 +97,10 @@ def _surroundings_of(pairs: Sequence[tuple[Measured, Measured]]) -> Surroundings
 
 def _is_same_code(before: Measured, after: Measured) -> bool | None:
     """By versions, and by the code of the packages or the image that holds them; null where a side tells neither."""
-    known = all(side.runs.manifest.stack_code or side.runs.launch.image for side in (before, after))
-    if not known and before.runs.manifest.stack == after.runs.manifest.stack:
+    known = all(side.row.manifest.stack_code or side.row.launch.image for side in (before, after))
+    if not known and before.row.manifest.stack == after.row.manifest.stack:
         return None
-    first, second = ((side.runs.manifest.stack_identity, side.runs.launch.image) for side in (before, after))
+    first, second = ((side.row.manifest.stack_identity, side.row.launch.image) for side in (before, after))
     return first == second
 
 

@@ -61,10 +61,10 @@ def headline_rows(model: ReportModel) -> list[Cells]:
     for group in model.ranking.groups:
         short = {**_SHORT_VERDICTS, "not distinguishable": "equal"} if group.is_equal else _SHORT_VERDICTS
         verdicts |= {one.row.number: short.get(one.verdict, one.verdict) for one in group.places}
-    etas = {point.row.number: point.eta for curve in model.scaling.curves for point in curve.points}
+    etas = {point.row.number: point.eta for curve in model.scaling for point in curve.points}
     alike = grouped(((row.work, row.size, row.ranks, row.backend, row.layout), row) for row in model.rows)
-    several = [same for same in alike.values() if len({(row.launcher, row.variant) for row in same}) > 1]
-    apart = {row.number: row.variant or f"launcher={row.launcher}" for same in several for row in same}
+    several = [same for same in alike.values() if len({(row.launch.launcher, row.variant) for row in same}) > 1]
+    apart = {row.number: row.variant or f"launcher={row.launch.launcher}" for same in several for row in same}
     return [
         {
             "size": visible(row.size, _NAME_LENGTH),

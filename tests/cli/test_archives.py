@@ -211,7 +211,7 @@ def test_a_report_names_its_evidence_and_the_command_that_checks_it(place: Path)
     assert called(*command.split()[1:])[0] == 0
     evidence = json.loads(called("report", "runs", "--json")[1])["evidence"]
     assert evidence["digest"] == command.split()[-1] and evidence["paths"] == ["runs"]
-    digests = {Path(each["path"]).name: each["digest"] for each in evidence["bundles"]}
+    digests = {Path(path).name: digest for path, digest in evidence["bundles"].items()}
     written = output.read_text() + "".join(path.read_text() for path in (place / "report-assets").glob("d*"))
     for name, digest in digests.items():
         assert f"{digest}  runs/{name}" in written

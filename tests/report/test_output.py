@@ -98,7 +98,7 @@ def test_json_holds_the_sentences_the_rows_and_refers_to_rows_by_number() -> Non
     assert tuple(told["summary"]) == as_lines(model)
     assert [row["number"] for row in told["rows"]] == list(range(1, 17))
     assert {ranked["row"] for group in told["ranking"]["groups"] for ranked in group["places"]} == set(range(1, 17))
-    assert told["scaling"]["curves"][0]["base"] == 1
+    assert told["scaling"][0]["base"] == 1
 
 
 @pytest.mark.parametrize("option", ["--output", "--html"])

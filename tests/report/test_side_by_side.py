@@ -1,5 +1,6 @@
 """Engines and trainers stand beside each other unranked; asynchronous rows are in no order with synchronous ones."""
 
+import re
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from suite.report.compare import compare_entries
 from suite.report.facts.entry import Entry
 from suite.report.facts.model import ReportModel, build
 from suite.report.facts.pool import Row
-from suite.report.facts.ranking import Side, SideBySide
+from suite.report.facts.ranking import Side
 from suite.report.plots.rows import figure
 from suite.report.text.markdown import render
 from suite.spec.base import UsageError
@@ -22,7 +23,7 @@ from tests.report.reports import PERIOD, steady
 TRLX = {"backend": "trlx-deepspeed", "kind": "trainer", "facts": made.TRAINER_FACTS}
 
 
-def groups(*runs: list[Entry]) -> tuple[SideBySide, ...]:
+def groups(*runs: list[Entry]) -> tuple[tuple[Side, ...], ...]:
     return build([one for each in runs for one in each]).beside
 
 
@@ -31,8 +32,8 @@ def test_engines_and_a_trainer_of_equal_work_stand_side_by_side_against_the_fast
     for rate in (16, 30):
         model = build([*engines, *made.repeats(3, rate=rate, **TRLX)])
         (group,) = model.beside
-        assert [side.row.backend for side in group.sides] == ["megatron", "deepspeed", "trlx-deepspeed"]
-        assert group.sides[0].ratio is None and group.sides[2].ratio.value == pytest.approx(rate / 25, rel=0.03)
+        assert [side.row.backend for side in group] == ["megatron", "deepspeed", "trlx-deepspeed"]
+        assert group[0].ratio is None and group[2].ratio.value == pytest.approx(rate / 25, rel=0.03)
         assert {place.row.backend for one in model.ranking.groups for place in one.places} == {"deepspeed", "megatron"}
 
 
@@ -65,8 +66,8 @@ def resident(run: Entry, size: int) -> Entry:
     return made.recorded(run, memory=structs.replace(run.record.memory, **told))
 
 
-def side_of(group: SideBySide, backend: str) -> Side:
-    return next(side for side in group.sides if side.row.backend == backend)
+def side_of(group: tuple[Side, ...], backend: str) -> Side:
+    return next(side for side in group if side.row.backend == backend)
 
 
 def test_trainers_that_counted_other_work_or_made_fewer_passes_are_not_ranked_together() -> None:
@@ -78,7 +79,7 @@ def test_trainers_that_counted_other_work_or_made_fewer_passes_are_not_ranked_to
         (group,) = model.ranking.groups
         assert {ranked.row.backend for ranked in group.places} == {"verl", "openrlhf"}
         (beside,) = model.beside
-        assert [side.row.backend for side in beside.sides] == ["trl-grpo", "verl", "openrlhf"]
+        assert [side.row.backend for side in beside] == ["trl-grpo", "verl", "openrlhf"]
 
 
 def test_what_a_row_did_otherwise_is_told_against_the_first_of_its_group() -> None:
@@ -96,29 +97,27 @@ def test_what_a_row_did_otherwise_is_told_against_the_first_of_its_group() -> No
 def test_a_phase_that_others_have_is_missed_with_a_reason() -> None:
     lacking = {"score": "log-probs are those of generation", "nonsense": "x", "sync": 4}
     facts = {**made.CPU_FACTS, "lacking_phases": lacking}
-    (group,) = groups(
-        made.repeats(3, rate=20, shares=SCORE, **GRPO),
-        trainer("trl-grpo", 9.0, shares=NO_SCORE, facts=facts),
-        trainer("trl-rloo", 8.0, shares=NO_SCORE, facts={**made.CPU_FACTS, "lacking_phases": ["score"]}),
-        trainer("verl", 5.0, shares={"sync": 0.05, **SCORE}, layout=VLLM),
-        trainer("openrlhf", 4.0, layout=VLLM),
-    )
-    assert group.phases == ("sync", "generate", "score", "reward", "train", "other")
-    assert side_of(group, "verl").lacking == ()
-    told, untold = dict(side_of(group, "trl-grpo").lacking), dict(side_of(group, "trl-rloo").lacking)
-    assert told["score"] == "log-probs are those of generation"
-    assert told["sync"] == "it generates on the weights that train, so none are sent"
-    assert untold["score"].startswith("its trainer makes no such pass, or makes it within another phase")
-    assert dict(side_of(group, "openrlhf").lacking)["sync"].startswith("its trainer makes no such pass")
+    runs = [
+        *made.repeats(3, rate=20, shares=SCORE, **GRPO),
+        *trainer("trl-grpo", 9.0, shares=NO_SCORE, facts=facts),
+        *trainer("trl-rloo", 8.0, shares=NO_SCORE, facts={**made.CPU_FACTS, "lacking_phases": ["score"]}),
+        *trainer("verl", 5.0, shares={"sync": 0.05, **SCORE}, layout=VLLM),
+    ]
+    model = build(runs)
+    (group,) = model.beside
+    assert side_of(group, "trl-grpo").row.lacking_phases == {"score": "log-probs are those of generation"}
+    assert side_of(group, "trl-rloo").row.lacking_phases == {}
+    text = render(model, {})
+    assert re.search(r"\| backend +\| +sync +\| +generate +\| +score +\| +reward +\| +train +\| +other +\|", text)
+    assert "No score: log-probs are those of generation" in text and "No sync" not in text
     (group,) = groups(made.repeats(3, shares=SCORE, **GRPO), trainer("verl", 5.0, shares={**SCORE, "reference": 0.1}))
-    assert dict(side_of(group, "deepspeed").lacking) == {"reference": "the suite's iteration of this work has none"}
     assert side_of(group, "verl").otherwise == ("a reference pass",)
 
 
 def test_memory_is_the_same_measure_of_trainers_with_processes_of_their_own_as_of_all_others() -> None:
     trained = [resident(run, 3 << 30) for run in trainer("verl", 5.0)]
     model = build([*made.repeats(3, shares=SCORE, **GRPO), *trained])
-    engine, verl = (side.row for side in model.beside[0].sides)
+    engine, verl = (side.row for side in model.beside[0])
     assert (verl.occupied_bytes, verl.memory.peak_is, verl.memory.floor_bytes) == (3 << 30, "all processes", None)
     assert engine.occupied_bytes == engine.memory.peak_bytes + (300 << 20), "with what was resident before the model"
     assert "- All processes, whole device: an even share" in render(model, {})
@@ -162,32 +161,29 @@ def test_asynchronous_and_synchronous_rows_are_in_no_ranking_together_and_side_b
     model = build([*in_turn(), *ahead()])
     assert model.ranking.groups == ()
     (group,) = model.beside
-    assert [side.row.setting.asynchronous for side in group.sides] == [False, True]
-    assert {side.ratio for side in group.sides} == {None}, "there is no engine to hold them against"
+    assert [side.row.setting.asynchronous for side in group] == [False, True]
+    assert {side.ratio for side in group} == {None}, "there is no engine to hold them against"
 
 
 def test_asynchronous_rows_are_ranked_among_themselves_by_whole_periods_alone() -> None:
     model = build([*ahead(), *ahead(rate=9.0, bound=2), *in_turn(), *made.repeats(5, ranks=2)])
     (group,) = model.ranking.groups
-    assert group.setting.asynchronous
+    assert group.best.setting.asynchronous
     assert [len(ranked.by_phase) for ranked in group.places] == [0, 0]
     assert {ranked.difference for ranked in group.places} == {None}
     assert "stale samples" in render(model, {})
 
 
 def test_what_a_row_tells_is_pooled_over_its_runs_and_is_nothing_where_one_tells_nothing() -> None:
-    told = row_of(build([*ahead(1, busy=0.8), *ahead(1, busy=0.6, first=2)])).asynchronous
-    assert told.bound == 1
-    assert dict(told.staleness) == pytest.approx({0: 0.1, 1: 0.9})
+    told = row_of(build([*ahead(1, busy=0.8), *ahead(1, busy=0.6, first=2)])).rollout
+    assert dict(told.ages) == pytest.approx({0: 0.1, 1: 0.9})
     generation, training = told.roles
     assert (generation.name, generation.ranks) == ("generation", 1)
     assert generation.busy_share.value == pytest.approx(0.7)
     assert generation.busy_share.low < 0.7 < generation.busy_share.high <= 1
-    assert generation.idle_share.value == pytest.approx(0.3)
-    assert generation.idle_share.low == pytest.approx(1 - generation.busy_share.high)
     assert training.busy_share.value == pytest.approx(0.9)
     silent = build([*ahead(1), *ahead(1, first=2, overlap=None)])
-    assert row_of(silent).asynchronous is None and "## Asynchronous trainers" not in render(silent, {})
+    assert row_of(silent).rollout.roles == () and "## Asynchronous trainers" not in render(silent, {})
 
 
 def test_no_share_is_shown_or_drawn_of_phases_that_others_work_beside() -> None:
@@ -202,7 +198,7 @@ def test_no_share_is_shown_or_drawn_of_phases_that_others_work_beside() -> None:
 def test_a_curve_of_asynchronous_rows_has_no_eta_of_phases() -> None:
     three = Layout(**{**SPLIT, "devices_per_node": 3, "data": 2}, staleness=1)
     more = made.repeats(5, rate=12.0, layout=three, overlap=steady(2.0, 3), **TRAINER)
-    (curve,) = build([*ahead(), *more]).scaling.curves
+    (curve,) = build([*ahead(), *more]).scaling
     assert curve.largest.phase_eta == ()
     assert curve.largest.eta.value > 0
 

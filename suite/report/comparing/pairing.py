@@ -10,8 +10,8 @@ from typing import Any
 from suite.bundle.record import Record
 from suite.report.comparing.model import Lack, Side, Unjudged
 from suite.report.facts.entry import Entry, grouped
-from suite.report.facts.machines import Hardware, assign_machines, hardware_of
-from suite.report.facts.pool import Row, RowRuns, group_entries, pool_rows
+from suite.report.facts.machines import Hardware, hardware_of
+from suite.report.facts.pool import Row, pool_rows
 from suite.report.facts.suspect import takes_suspect
 from suite.report.facts.variants import flattened, variants
 from suite.report.facts.work import done_otherwise, otherwise
@@ -34,7 +34,6 @@ _Setting = tuple[str, str, str]
 @dataclass(frozen=True)
 class Measured:
     row: Row
-    runs: RowRuns
     side: Side | None = None
 
     @property
@@ -46,19 +45,19 @@ class Measured:
     @property
     def records(self) -> list[Record]:
         """Those with a rate."""
-        return [run.record for run in self.runs.entries if run.record.throughput is not None]
+        return [run.record for run in self.row.entries if run.record.throughput is not None]
 
     @cached_property
     def hardware(self) -> Hardware | None:
-        known = (hardware_of(run.record) for run in self.runs.entries)
+        known = (hardware_of(run.record) for run in self.row.entries)
         return next(filter(None, known), None)
 
     @cached_property
     def settings(self) -> dict[str, Any]:
         """By their dotted names; of lists of lengths nothing, since workload and seed make them."""
-        body = self.runs.manifest.model_dump(mode="json", by_alias=True)
-        body["work"] = {"samples": self.runs.manifest.work.global_rollouts}
-        return {"layout": self.runs.manifest.layout.label(), **dict(flattened(body, _NO_SETTING))}
+        body = self.row.manifest.model_dump(mode="json", by_alias=True)
+        body["work"] = {"samples": self.row.manifest.work.global_rollouts}
+        return {"layout": self.row.manifest.layout.label(), **dict(flattened(body, _NO_SETTING))}
 
 
 @dataclass
@@ -72,10 +71,7 @@ class Pairs:
 
 
 def measured_rows(entries: Sequence[Entry], with_suspect: bool = False, side: Side | None = None) -> list[Measured]:
-    entries = sorted(entries, key=lambda entry: (entry.record.run.id, entry.path))
-    letters, _ = assign_machines(entries)
-    groups = group_entries(entries, letters)
-    return [Measured(row, group, side) for row, group in zip(pool_rows(groups, with_suspect), groups, strict=True)]
+    return [Measured(row, side) for row in pool_rows(entries, with_suspect)]
 
 
 def pair(before: Sequence[Measured], after: Sequence[Measured]) -> Pairs:
@@ -123,12 +119,12 @@ def _way(one: Measured) -> tuple:
 
 
 def _measuring(one: Measured) -> str:
-    return one.runs.manifest.measure.model_dump_json()
+    return one.row.manifest.measure.model_dump_json()
 
 
 def _place(one: Measured) -> tuple:
     """As ``_measuring``, on the same kind of machine, in the same launch, with the same stack."""
-    return (_measuring(one), one.hardware, one.runs.launch, tuple(sorted(one.runs.manifest.stack_identity.items())))
+    return (_measuring(one), one.hardware, one.row.launch, tuple(sorted(one.row.manifest.stack_identity.items())))
 
 
 def lacking(pairs: Pairs, alike: Sequence[tuple[Measured, Measured]]) -> Iterator[Unjudged]:
@@ -145,15 +141,15 @@ def lacking(pairs: Pairs, alike: Sequence[tuple[Measured, Measured]]) -> Iterato
     for rows in pairs.ambiguous:
         yield Unjudged(lack="ambiguous", side=None, name=rows[0][0].name, detail=_ambiguous(*rows))
     for one in pairs.without_rate:
-        kinds = _kinds(one.runs.entries)
+        kinds = _kinds(one.row.entries)
         detail = f"{one.row.without_rate}, {counted(one.row.runs, 'run')}{f': {kinds}' if kinds else ''}"
         yield Unjudged(lack="failed", side=one.side, name=one.name, detail=detail)
 
 
 def _ambiguous(before: Sequence[Measured], after: Sequence[Measured]) -> str:
-    rows = (*before, *after)
-    known = variants([("", it.runs.manifest, {**it.runs.launch.settings(), "machine": it.runs.machine}) for it in rows])
-    threads = [f"threads_per_rank={one.row.setting.threads_per_rank}" for one in rows]
+    rows = [one.row for one in (*before, *after)]
+    known = variants([("", it.manifest, {**it.launch.settings(), "machine": it.setting.machine}) for it in rows])
+    threads = [f"threads_per_rank={row.setting.threads_per_rank}" for row in rows]
     ways = [f"({way or other})" for way, other in zip(known, threads, strict=True)]
     first, second = " and ".join(ways[: len(before)]), " and ".join(ways[len(before) :])
     return f"measured as {first} before, and as {second} after; name the bundles to compare"
@@ -171,11 +167,11 @@ def lacking_of(before: Measured, after: Measured, with_suspect: bool) -> Iterato
         details: dict[Lack, str] = {}
         if len(one.row.measured) < _LEAST_RUNS:
             details["one run"] = f"one run with a rate; at least {_LEAST_RUNS} a side tell the spread between runs"
-        lost = [run for run in one.runs.entries if run.record.status == "failed"]
+        lost = [run for run in one.row.entries if run.record.status == "failed"]
         if lost:
             details["failed"] = f"{len(lost)} of {counted(one.row.runs, 'run')}: {_kinds(lost) or 'unknown'}"
-        counts_all = with_suspect or any(takes_suspect(run.manifest) for run in one.runs.entries)
-        found = [run.record.validity for run in one.runs.entries]
+        counts_all = with_suspect or any(takes_suspect(run.manifest) for run in one.row.entries)
+        found = [run.record.validity for run in one.row.entries]
         doubted = [each for each in found if each and each.status not in ("valid", "suspect" * counts_all)]
         if doubted:
             reasons = "; ".join(dict.fromkeys(reason for each in doubted for reason in each.reasons))
@@ -212,7 +208,8 @@ def what_differs(before: Measured, after: Measured) -> str:
     """The kind of work, the workload, the samples, what trainers counted, or else each setting."""
     one, other = before.row, after.row
     words = (
-        (row.work.text, f"workload {row.workload}", f"{row.samples_per_iteration} samples") for row in (one, other)
+        (row.work.text, f"workload {row.manifest.workload.name}", f"{row.samples_per_iteration} samples")
+        for row in (one, other)
     )
     for first, second in zip(*words, strict=True):
         if first != second:
@@ -245,7 +242,7 @@ def _nearest(before: Sequence[Measured], after: Sequence[Measured]) -> tuple[lis
 
 def differing_settings(one: Measured, other: Measured) -> list[_Setting]:
     """In which two rows differ; a shape or a layout with another name counts as one."""
-    if one.runs.manifest.hash == other.runs.manifest.hash:
+    if one.row.manifest.hash == other.row.manifest.hash:
         return []
     first, second = one.settings, other.settings
     names = [name for name in dict.fromkeys([*first, *second]) if first.get(name) != second.get(name)]

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from suite.report.facts.entry import RUNS_TO_PUBLISH, RUNS_TO_RANK, SUITE_CLOCK, Entry, manifests_of
+from suite.report.facts.entry import RUNS_TO_PUBLISH, RUNS_TO_RANK, SUITE_CLOCK, Entry
 from suite.report.formatting.numbers import few
-from suite.spec.algorithms import PPO_NAME
 from suite.stats.compare import DEFAULT_MARGIN
 from suite.stats.moderated import FEWEST_ROWS
 
@@ -15,8 +14,6 @@ if TYPE_CHECKING:
 
 def conventions(entries: Sequence[Entry], in_rounds: bool = False) -> tuple[str, ...]:
     """The report's own. ``in_rounds``: whether any rows are compared by the differences in rounds."""
-    several = {manifest.workload.algorithm.name for manifest in manifests_of(entries)} - {PPO_NAME}
-    rate = _RATE.format("iterations" if several else "PPO iterations")
     in_turns = any(entry.record.turns for entry in entries)
     ratios = (_RANKING, *((_ROUNDS,) if in_rounds else ()), *((_TURNS,) if in_turns else ()))
     peaks = [entry.record.compute for entry in entries if entry.record.compute and entry.record.compute.peak_flops]
@@ -25,8 +22,7 @@ def conventions(entries: Sequence[Entry], in_rounds: bool = False) -> tuple[str,
     found = sorted({(entry.manifest.measure.warmup, entry.manifest.iterations) for entry in entries})
     words = " or ".join(few([f"{warmup} + {iterations}" for warmup, iterations in found], 4, "others"))
     warmup = [f"Iterations: {words} (warm-up, which never counts, + counted)."] if found else []
-    phases = (_PHASES, *((_PERIODS,) if any(entry.manifest.layout.asynchronous for entry in entries) else ()))
-    return (rate, _ROWS, _INTERVAL, *ratios, *phases, *utilisation, _MEMORY, _SCALING, *warmup)
+    return (_RATE, _ROWS, _INTERVAL, *ratios, _PHASES, *utilisation, _MEMORY, _SCALING, *warmup)
 
 
 def recorded_conventions(entries: Sequence[Entry]) -> tuple[str, ...]:
@@ -71,13 +67,10 @@ def experimental_lines(entries: Sequence[Entry]) -> tuple[str, ...]:
 
 
 _RATE = (
-    "Rates: total work over total time of whole {}; an iteration lasts as long as its slowest rank. "
+    "Rates: total work over total time of whole iterations; an iteration lasts as long as its slowest rank. "
     "Tokens are prompt + response tokens; padding does not count."
 )
-_ROWS = (
-    "Rows: runs of equal manifest hash are pooled, each a fresh set of processes; only runs that "
-    "succeeded count. x2 after a row: on two ranks."
-)
+_ROWS = "Rows: runs of equal manifest hash are pooled, each of fresh processes, if they succeeded. x2: on two ranks."
 _INTERVAL = (
     "Intervals: [low, high] at 95 %, Student's t on the logarithms of the runs' figures. Where at least "
     f"{FEWEST_ROWS} rows have several runs on one machine, the variance of each rate is drawn to what they share "
@@ -100,11 +93,6 @@ _TURNS = (
     "t). What slowed all of them alike is in their rates alone, and makes no run suspect."
 )
 _PHASES = "Phases: mean seconds per iteration of the slowest rank in each; other is the rest of the iteration."
-_PERIODS = (
-    "Asynchronous: an iteration is the period from the end of one publication of weights to the end of the next, and "
-    "samples are those consumed in it. Phases are those of the devices that train; busy is the time that a role's "
-    "devices worked, over the time they had."
-)
 _UTILISATION = (
     "Utilisation: MFU counts the FLOPs that the work needs, HFU those that are executed, recomputed ones among them; "
     "both count attention in full, as PaLM does. MBU counts the bytes that decoding reads."
@@ -117,6 +105,4 @@ _MEMORY = (
     "Memory: greatest peak over ranks, phases and runs, in GiB (2^30 bytes): reserved by the allocator on a GPU, on a "
     "CPU resident less what was before the model was built. The floor is the least that the most demanding phase needs."
 )
-_SCALING = (
-    "Scaling: eta(N; N0) = (rate at N / N) / (rate at N0 / N0), N0 the fewest ranks measured with the same strategy."
-)
+_SCALING = "Scaling: eta(N; N0) = (rate at N / N) / (rate at N0 / N0), N0 the fewest ranks of the same strategy."

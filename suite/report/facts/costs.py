@@ -39,16 +39,12 @@ class PhaseCost:
 
 @dataclass(frozen=True)
 class Idle:
-    """How long ranks wait for the slowest one at the end of phases: mean over ranks, seconds per iteration."""
+    """How long ranks wait for the slowest one at the end of phases: mean over ranks, seconds per iteration. ``most``:
+    the phase at whose end they wait longest."""
 
     seconds: float
     share: float
-    by_phase: tuple[tuple[str, float], ...]
-
-    @property
-    def most(self) -> str:
-        """The phase at whose end they wait longest."""
-        return max(self.by_phase, key=lambda one: one[1])[0]
+    most: str
 
 
 @dataclass(frozen=True)
@@ -96,21 +92,6 @@ def over_time(records: Sequence[Record], name: str) -> float | None:
     return sum(weight for _, weight in known) / sum(weight / rate for rate, weight in known)
 
 
-def unknown_utilisation_of(records: Sequence[Record]) -> str | None:
-    """Why MFU, HFU or MBU is not known; null where all are, or where nothing was measured."""
-    for record in records:
-        compute = record.compute
-        if compute is None or compute.model_flops is None:
-            return "no FLOPs were counted for these runs"
-        if compute.peak_flops is None and record.run.device == "cpu":
-            return "a CPU has no peak in the device catalogue"
-        if compute.peak_flops is None:
-            return f"the device's peak FLOP/s at {record.run.precision} is not known"
-        if compute.mfu is None or compute.hfu is None or compute.mbu is None:
-            return "a rate or a peak bandwidth that it needs is not known"
-    return None
-
-
 def phases_of(records: Sequence[Record]) -> tuple[PhaseCost, ...]:
     """Mean seconds per counted iteration over the runs, weighted by their iterations; a phase all runs know."""
     known = [
@@ -154,9 +135,9 @@ def _costs(
 def idle_of(records: Sequence[Record], whole: float) -> Idle | None:
     """Null where a run does not tell, as with one rank. ``whole``: seconds of an iteration."""
     known = [{name: wait.mean_seconds for name, wait in (record.waits or {}).items()} for record in records]
-    by_phase = tuple((cost.name, cost.seconds) for cost in _costs(records, known, whole))
-    seconds = sum(mean for _, mean in by_phase)
-    return Idle(seconds, seconds / whole, by_phase) if by_phase else None
+    waits = {cost.name: cost.seconds for cost in _costs(records, known, whole)}
+    seconds = sum(waits.values())
+    return Idle(seconds, seconds / whole, max(waits, key=lambda name: waits[name])) if waits else None
 
 
 def texts_of(record: Record, name: str) -> list[str]:
@@ -164,13 +145,13 @@ def texts_of(record: Record, name: str) -> list[str]:
     return [text for text in texts if isinstance(text, str)] if isinstance(texts, list) else []
 
 
-def lacking_phases_of(records: Sequence[Record]) -> tuple[tuple[str, str], ...]:
+def lacking_phases_of(records: Sequence[Record]) -> dict[str, str]:
     """Phases that the runs' workers say they do not have, each with the first reason that is told."""
     found: dict[str, str] = {}
     for record in reversed(records):
         known = inner(record.environment.worker, "lacking_phases")
         found |= known if isinstance(known, dict) else {}
-    return tuple(sorted((name, why) for name, why in found.items() if name in ALL_NAMES and type(why) is str))
+    return {name: why for name, why in found.items() if name in ALL_NAMES and type(why) is str}
 
 
 def memory_of(records: Sequence[Record]) -> MemoryUse | None:

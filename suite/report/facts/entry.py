@@ -2,8 +2,8 @@
 every table, and never ranked together."""
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
 from suite.bundle.record import Record
@@ -35,14 +35,6 @@ def grouped(pairs: Iterable[tuple[_Key, _Value]]) -> dict[_Key, list[_Value]]:
     return dict(found)
 
 
-def manifests_of(entries: Sequence[Entry]) -> list[Manifest]:
-    """The manifest of each row once, without its repeats, in the order of the entries."""
-    found: dict[str, Manifest] = {}
-    for entry in entries:
-        found.setdefault(entry.manifest.hash, entry.manifest)
-    return list(found.values())
-
-
 #: The clock of rows that the suite timed itself, between barriers.
 SUITE_CLOCK = "suite"
 
@@ -65,20 +57,13 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class BundleDigest:
-    """A run's bundle with the digest of its evidence (docs/evidence.md); null where it has none."""
-
-    path: str
-    digest: str | None
-
-
-@dataclass(frozen=True)
 class ReportEvidence:
-    """``digest``: over all bundles below ``paths``, those left out too; null where one has none."""
+    """``digest``: over all bundles below ``paths``, those left out too; null where one has none. ``bundles``: path of
+    each run's, and the digest of its evidence (docs/evidence.md), null where it has none."""
 
     digest: str | None = None
     paths: tuple[str, ...] = ()
-    bundles: tuple[BundleDigest, ...] = ()
+    bundles: dict[str, str | None] = field(default_factory=dict)
 
 
 #: What their makers call the families of shapes.

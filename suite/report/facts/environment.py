@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 from suite.bundle.facts import inner, listed_objects, positive
 from suite.bundle.record import Record
-from suite.report.facts.variants import image_ids, launch_setting_of, short_image
+from suite.report.facts.variants import launch_setting_of, short_image
 from suite.report.formatting.numbers import GIB, number
 from suite.spec.base import Frozen
 
@@ -73,10 +73,6 @@ def commit_of(record: Record) -> str:
     return f"{commit[:12]}{' with changes' if changed else ''}" if commit else ""
 
 
-def packages_of(record: Record) -> dict[str, str]:
-    return {name: _text(version) for name, version in _told(record, "packages")}
-
-
 def _told(record: Record, part: str) -> Iterable[tuple[str, Any]]:
     found = inner(record.environment.worker, part)
     return found.items() if isinstance(found, Mapping) else ()
@@ -93,11 +89,6 @@ def _identity(version: str, code: Any) -> str:
 
 def with_unit(unit: str, *names: str) -> Reader:
     return lambda record: f"{text} {unit}" if (text := worker(*names)(record)) else ""
-
-
-def links_text(record: Record) -> str:
-    """``8 x 18 NVLinks, PCIe 5 x16``: links that are up, and the slot; empty where nothing is known."""
-    return _counted(map(_gpu, gpus(record)))
 
 
 def link_kinds(record: Record) -> tuple[str, ...]:
@@ -121,12 +112,6 @@ def _nvlinks(gpu: dict[str, Any]) -> str:
     links, active = (inner(gpu, "nvlinks", name) for name in ("links", "active"))
     of_all = "" if active == links else f" of {links}"
     return f"{active}{of_all} NVLinks" if positive(links) and type(active) is int else ""
-
-
-def _gpu(gpu: dict[str, Any]) -> str:
-    generation, width = inner(gpu, "pcie", "max_generation"), inner(gpu, "pcie", "width")
-    parts = (_nvlinks(gpu), f"PCIe {generation} x{width}" if positive(generation) and positive(width) else "")
-    return ", ".join(filter(None, parts))
 
 
 def _adapter(adapter: dict[str, Any]) -> str:
@@ -159,7 +144,7 @@ _READERS: tuple[tuple[str, FactKind, Reader], ...] = (
     ("Python", "version", worker("python")),
     ("suite", "version", driver("suite_version")),
     ("suite's commit", "version", commit_of),
-    ("image", "version", lambda record: launch_setting_of(record).image or "none"),
+    ("image", "version", lambda record: short_image(launch_setting_of(record).image or "none")),
     ("launcher", "launch", lambda record: record.run.launcher or ""),
     ("runs at once", "launch", lambda record: str(launch_setting_of(record).at_once or "")),
     ("container runtime", "launch", driver("engine", "name")),
@@ -172,7 +157,6 @@ _READERS: tuple[tuple[str, FactKind, Reader], ...] = (
     ("held down by", "state", worker("idle", "throttle_reasons")),
     ("host", "host", worker("host")),
 )
-READERS: dict[str, Reader] = {name: read for name, _, read in _READERS}
 #: What simple kernels reached on the device before the run.
 PRODUCT = Figure("measured matrix product", "TFLOP/s", 1e12, _figure("ceilings", "matmul_flops"))
 COPY = Figure("measured copy", "GB/s", 1e9, _figure("ceilings", "copy_bytes_per_second"))
@@ -185,26 +169,32 @@ _FIGURES: tuple[Figure, ...] = (
 )
 
 
-def facts_of(records: Sequence[Record], ids: Mapping[str, str]) -> dict[str, tuple[FactKind, tuple[str, ...]]]:
-    """By name, with distinct values. ``ids``: of images that are named by digest (``image_ids``)."""
+def told_of(record: Record) -> Iterator[tuple[str, FactKind, str]]:
+    """Name, kind and value of each fact."""
+    packages = {name: _text(version) for name, version in _told(record, "packages")}
+    known: list[tuple[str, FactKind, str]] = [(name, kind, read(record)) for name, kind, read in _READERS]
+    known += [
+        (f"{name} code", "version", _identity(packages.get(name, ""), one)) for name, one in _told(record, "code")
+    ]
+    known += [(name, "version", version) for name, version in packages.items()]
+    variables = ((name, _text(value)) for name, value in _told(record, "variables"))
+    # without paths and devices, which launches choose
+    known += [
+        (name, "setting", value)
+        for name, value in variables
+        if "/" not in value and not name.endswith("VISIBLE_DEVICES")
+    ]
+    for name, kind, value in known:
+        if value:
+            yield name, kind, value
+
+
+def facts_of(records: Iterable[Record]) -> dict[str, tuple[FactKind, tuple[str, ...]]]:
+    """By name, with distinct values."""
     found: dict[str, tuple[FactKind, set[str]]] = {}
     for record in records:
-        known: list[tuple[str, FactKind, str]] = [(name, kind, read(record)) for name, kind, read in _READERS]
-        packages = packages_of(record)
-        code = {f"{name} code": _identity(packages.get(name, ""), one) for name, one in _told(record, "code")}
-        known += [(name, "version", version) for name, version in {**code, **packages}.items()]
-        variables = ((name, _text(value)) for name, value in _told(record, "variables"))
-        # without paths and devices, which launches choose
-        known += [
-            (name, "setting", value)
-            for name, value in variables
-            if "/" not in value and not name.endswith("VISIBLE_DEVICES")
-        ]
-        for name, kind, value in known:
-            if name == "image":
-                value = short_image(ids.get(value, value))
-            if value:
-                found.setdefault(name, (kind, set()))[1].add(value)
+        for name, kind, value in told_of(record):
+            found.setdefault(name, (kind, set()))[1].add(value)
     return {name: (kind, tuple(sorted(values))) for name, (kind, values) in found.items()}
 
 
@@ -241,8 +231,7 @@ def environment_differences(before: Sequence[Record], after: Sequence[Record]) -
 
 
 def facts_of_both(before: Sequence[Record], after: Sequence[Record]) -> Iterator[FactOfBoth]:
-    ids = image_ids((*before, *after))
-    first, second = facts_of(before, ids), facts_of(after, ids)
+    first, second = facts_of(before), facts_of(after)
     for name in dict.fromkeys((*first, *second)):
         kind, _ = first.get(name) or second[name]
         old, new = (side[name][1] if name in side else () for side in (first, second))

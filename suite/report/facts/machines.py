@@ -4,6 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from string import ascii_uppercase
+from typing import TYPE_CHECKING
 
 from suite.bundle.facts import inner
 from suite.bundle.record import Record
@@ -12,11 +13,14 @@ from suite.report.facts.costs import texts_of
 from suite.report.facts.entry import Entry, grouped
 from suite.report.formatting.numbers import counted, few, number
 
-#: Most distinct values of one fact that are written out.
-_MOST_VALUES = 4
-_MOST_PACKAGES = 60
+if TYPE_CHECKING:
+    from suite.report.facts.pool import Row
+
+#: Most distinct values of one fact that are written out, and most facts.
+_MOST_VALUES, _MOST_FACTS = 4, 100
+#: Kinds of facts that are of one run more than of a machine.
+_OF_RUNS = ("setting", "state")
 _UNKNOWN_MACHINE = "?"
-_PRECISIONS = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
 
 _DEVICE_MEMORY = around.in_gib("device", "memory_bytes", show=number)
 _CPU = (
@@ -24,33 +28,26 @@ _CPU = (
     around.with_unit("cores", "cpu", "cores"),
     around.with_unit("threads", "cpu", "threads"),
 )
+_IN_REGISTRY = around.driver("image", "digest")
 #: What the hardware is, as far as it decides about speed: device, then processor where that is the device, else links.
 Hardware = tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Fact:
-    """More than one value: the runs differ, and each value has its number of runs."""
-
-    name: str
-    values: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class Machine:
-    """``device_memory_bytes``: the least that any run's accelerator has; null on a CPU."""
+    """``device_memory_bytes``: the least of all accelerators; null on a CPU. ``facts``: values of each, several with
+    their numbers of runs. ``notes``: what stacks say of themselves, by their names."""
 
     letter: str
     is_cpu: bool
     name: str
-    runs: int
     device_memory_bytes: int | None
-    facts: tuple[Fact, ...]
-    notes: tuple[Fact, ...]
+    facts: dict[str, tuple[str, ...]]
+    notes: dict[str, tuple[str, ...]]
 
 
-def assign_machines(entries: Sequence[Entry]) -> tuple[list[str], tuple[Machine, ...]]:
-    """The letter of each entry's machine, and the machines. A run that died before it told its hardware belongs to that
+def assign_machines(entries: Sequence[Entry]) -> list[str]:
+    """The letter of each entry's machine. A run that died before it told its hardware belongs to that
     of its repeats where they have one, else to the only machine of the report, else to ``?``."""
     found = [hardware_of(entry.record) for entry in entries]
     whole = {hardware: _whole(hardware, found) for hardware in set(found) if hardware}
@@ -65,8 +62,12 @@ def assign_machines(entries: Sequence[Entry]) -> tuple[list[str], tuple[Machine,
         candidates = {*of_manifest[entry.manifest.hash]} - {""} or {*letters.values()}
         if not assigned[place]:
             assigned[place] = next(iter(candidates)) if len(candidates) == 1 else _UNKNOWN_MACHINE
-    records = grouped((letter, entry.record) for letter, entry in zip(assigned, entries, strict=True))
-    return assigned, tuple(_machine(letter, records[letter]) for letter in sorted(records))
+    return assigned
+
+
+def machines_of(rows: "Sequence[Row]") -> tuple[Machine, ...]:
+    records = grouped((row.setting.machine, entry.record) for row in rows for entry in row.entries)
+    return tuple(_machine(letter, records[letter]) for letter in sorted(records))
 
 
 def _whole(hardware: Hardware, known: Sequence[Hardware | None]) -> Hardware:
@@ -85,97 +86,56 @@ def hardware_of(record: Record) -> Hardware | None:
 
 
 def _machine(letter: str, records: Sequence[Record]) -> Machine:
-    readers: tuple[tuple[str, around.Reader], ...] = (
-        ("device", _device),
-        ("CPU", _cpu),
-        ("host memory", around.in_gib("memory_bytes", show=number)),
-        ("links", around.links_text),
-        *((name, around.READERS[name]) for name in ("network adapters", "host", "kernel")),
-        ("image", around.worker("image")),
-        ("image in its registry", around.driver("image", "digest")),
-        ("launcher", around.READERS["launcher"]),
-        (
-            "container runtime",
-            lambda it: f"{around.driver('engine', 'name')(it)} {around.driver('engine', 'version')(it)}".strip(),
-        ),
-        *((name, around.READERS[name]) for name in ("driver", "CUDA", "NCCL", "Python")),
-        (
-            "suite",
-            lambda it: _listed(
-                around.driver("suite_version")(it), f"commit {commit}" if (commit := around.commit_of(it)) else ""
-            ),
-        ),
-    )
-    keys = [(id(record.environment), record.run.device, record.run.launcher) for record in records]
-    alike = dict(zip(keys, records, strict=True))  # many runs share one environment, and its texts are made once
-    facts = []
-    for name, reader in readers:
-        texts = {key: reader(record) for key, record in alike.items()}
-        facts.append(Fact(name, _values([texts[key] for key in keys])))
-    packages = grouped(package for record in records for package in around.packages_of(record).items())
-    facts += [Fact(name, _values(packages[name])) for name in sorted(packages)[:_MOST_PACKAGES]]
-    left = max(0, len(packages) - _MOST_PACKAGES)
-    facts += [Fact("more packages", (f"{left}, left out here",))] if left else []
-    facts += _ceilings(records)
-    names = (_cpu(one) if one.run.device == "cpu" else around.worker("device", "name")(one) for one in records)
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    # many runs share one environment, whose texts are made once
+    shared = grouped(((id(one.environment), one.run.device, one.run.launcher), one) for one in records)
+    for alike in shared.values():
+        told = [*around.told_of(alike[0]), ("image in its registry", "version", _IN_REGISTRY(alike[0]))]
+        for name, kind, value in told:
+            if value and kind not in _OF_RUNS:
+                counts[name][value] += len(alike)
+    facts = {name: _values(counts[name]) for name in list(counts)[:_MOST_FACTS]}
+    if left := len(counts) - len(facts):
+        facts["more facts"] = (f"{left}, left out here",)
+    hardware = next(filter(None, map(hardware_of, records)), ())
     cuda = [record for record in records if record.run.device == "cuda"]
     sizes = [inner(record.environment.worker, "device", "memory_bytes") for record in cuda]
     return Machine(
         letter=letter,
-        is_cpu=all(record.run.device == "cpu" for record in records),
-        name=next(filter(None, names), "unknown hardware"),
-        runs=len(records),
+        is_cpu=not cuda,
+        name=", ".join(filter(None, hardware[1:2] if cuda else hardware[1:])) or "unknown hardware",
         device_memory_bytes=min((size for size in sizes if type(size) is int and size > 0), default=None),
-        facts=tuple(fact for fact in facts if fact.values),
+        facts=facts | _ceilings(records),
         notes=_notes(records),
     )
 
 
-def _values(values: Sequence[str]) -> tuple[str, ...]:
-    """Distinct ones, most frequent first; of several each with its number of runs."""
-    found = Counter(sorted(filter(None, values))).most_common()
-    if len(found) <= 1:
-        return tuple(value for value, _ in found)
-    return tuple(few([f"{value} ({counted(runs, 'run')})" for value, runs in found], _MOST_VALUES, "{} more"))
+def _values(counts: Counter[str]) -> tuple[str, ...]:
+    """The most frequent first."""
+    if len(counts) <= 1:
+        return tuple(counts)
+    ordered = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
+    return tuple(few([f"{value} ({counted(runs, 'run')})" for value, runs in ordered], _MOST_VALUES, "{} more"))
 
 
-def _ceilings(records: Sequence[Record]) -> list[Fact]:
-    """The rates that simple kernels reached on the device before the runs, lowest to highest."""
-    facts = []
-    for figure in (around.PRODUCT, around.COPY):
-        by_runs: dict[str, list[float]] = defaultdict(list)
-        for record in records:
-            precision = record.run.precision
-            dtype = around.worker("ceilings", "matmul_dtype")(record) if figure is around.PRODUCT else ""
-            measured = _PRECISIONS.get(dtype, precision)
-            # the product's was another one in older runs
-            runs = f"{precision} runs" if measured == precision else f"in {measured}, {precision} runs"
+def _ceilings(records: Sequence[Record]) -> dict[str, tuple[str, ...]]:
+    """The rates that simple kernels reached on the device before the runs, lowest to highest; products by their type,
+    which was not always that of the run."""
+    dtype = around.worker("ceilings", "matmul_dtype")
+    found: dict[tuple[around.Figure, str], list[float]] = defaultdict(list)
+    for record in records:
+        product = f" in {dtype(record) or record.run.precision}"
+        for figure, more in ((around.PRODUCT, product), (around.COPY, "")):
             if (value := figure.read(record)) is not None:
-                by_runs[runs].append(value)
-        for runs, rates in sorted(by_runs.items()):
-            text = f"{around.figure_text(figure, rates)}, {counted(len(rates), 'run')}"
-            facts.append(Fact(f"{figure.name} ({runs})", (text,)))
-    return facts
+                found[figure, figure.name + more].append(value)
+    return {
+        name: (f"{around.figure_text(figure, rates)}, {counted(len(rates), 'run')}",)
+        for (figure, name), rates in sorted(found.items(), key=lambda one: one[0][1])
+    }
 
 
-def _notes(records: Sequence[Record]) -> tuple[Fact, ...]:
-    noted = ((note, one.run.backend) for one in records for note in (*texts_of(one, "notes"), *one.notes))
-    found = sorted(grouped(noted).items())
-    by_backends = grouped((", ".join(sorted(set(backends))), note) for note, backends in found)
-    return tuple(Fact(backends, tuple(notes)) for backends, notes in sorted(by_backends.items()))
-
-
-def _device(record: Record) -> str:
-    name, count, capability = (around.worker("device", fact)(record) for fact in ("name", "count", "capability"))
-    if record.run.device == "cpu" or not name:
-        return "CPU" if record.environment.worker else ""
-    whole = f"{count} x {name}" if count else name
-    return _listed(whole, _DEVICE_MEMORY(record), f"capability {capability}" if capability else "")
-
-
-def _cpu(record: Record) -> str:
-    return _listed(*(read(record) for read in _CPU))
-
-
-def _listed(*texts: str) -> str:
-    return ", ".join(filter(None, texts))
+def _notes(records: Sequence[Record]) -> dict[str, tuple[str, ...]]:
+    """By the backends that tell the same."""
+    noted = grouped((note, one.run.backend) for one in records for note in (*texts_of(one, "notes"), *one.notes))
+    found = grouped((", ".join(sorted(set(backends))), note) for note, backends in sorted(noted.items()))
+    return {backends: tuple(notes) for backends, notes in sorted(found.items())}

@@ -1,28 +1,20 @@
 """What a report shows, as data: built from records and manifests alone, in one order, without a clock."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from suite.bundle.imported.record import ImportedRow
 from suite.report.facts.conventions import clock_lines, conventions, experimental_lines, recorded_conventions
-from suite.report.facts.entry import BundleDigest, Entry, ReportEvidence
-from suite.report.facts.machines import Machine, assign_machines
+from suite.report.facts.entry import Entry, ReportEvidence
+from suite.report.facts.machines import Machine, machines_of
 from suite.report.facts.network import NetworkLine, network_lines, network_runs, slow_networks
 from suite.report.facts.noise import share_noise, two_mode_lines
-from suite.report.facts.pool import Row, group_entries, pool_rows
-from suite.report.facts.ranking import Ranking, SideBySide, rank, side_by_side
-from suite.report.facts.scaling import Scalings, scale
+from suite.report.facts.pool import Row, pool_rows
+from suite.report.facts.ranking import Ranking, Side, rank, side_by_side
+from suite.report.facts.scaling import Curve, scale
 from suite.report.facts.suspect import FailureRow, doubt_lines, failure_rows
-from suite.report.facts.work import (
-    ModelFacts,
-    WorkDifference,
-    WorkFacts,
-    algorithms,
-    model_facts,
-    work_differences,
-    work_facts,
-)
 from suite.report.formatting.numbers import listed
+from suite.spec.algorithms import PPO_NAME
 
 
 @dataclass(frozen=True)
@@ -35,15 +27,11 @@ class ReportModel:
     ended: float | None
     runs: int
     runs_ok: int
-    runs_interrupted: int
     algorithms: tuple[str, ...]
-    models: tuple[ModelFacts, ...]
-    work: tuple[WorkFacts, ...]
     rows: tuple[Row, ...]
     ranking: Ranking
-    beside: tuple[SideBySide, ...]
-    work_differences: tuple[WorkDifference, ...]
-    scaling: Scalings
+    beside: tuple[tuple[Side, ...], ...]
+    scaling: tuple[Curve, ...]
     failures: tuple[FailureRow, ...]
     machines: tuple[Machine, ...]
     networks: tuple[NetworkLine, ...]
@@ -60,12 +48,8 @@ class ReportModel:
     @property
     def alone(self) -> tuple[Row, ...]:
         """Rows with a rate and no other row of equal work, of their own kind or another."""
-        paired = {side.row.number for group in self.beside for side in group.sides}
+        paired = {side.row.number for group in self.beside for side in group}
         return tuple(row for row in self.ranking.apart if row.number not in paired)
-
-    def differences_of(self, rows: Collection[int]) -> tuple[WorkDifference, ...]:
-        """Where the work of these rows, by their numbers, differs from the suite's own iteration."""
-        return work_differences([row for row in self.rows if row.number in rows])
 
 
 def build(
@@ -79,36 +63,28 @@ def build(
     """In whatever order runs are given. ``caveats``: of how they were read; what the runs tell is added. Without
     ``read_from`` there is no digest over all bundles. ``with_suspect``: suspect runs count like the others."""
     entries = sorted(entries, key=lambda entry: (entry.record.run.id, entry.path))
-    letters, machines = assign_machines(entries)
-    groups = group_entries(entries, letters)
-    rows = share_noise(pool_rows(groups, with_suspect))
+    rows = share_noise(pool_rows(entries, with_suspect))
     comparable = [row for row in rows if row.is_ranked]
-    networks = network_runs(rows, groups)
+    networks = network_runs(rows)
     runs = [entry.record.run for entry in entries]
-    states = [entry.record.status for entry in entries]
-    bundles = tuple(BundleDigest(entry.path, entry.digest) for entry in entries)
-    names = algorithms(entries)
+    names = tuple(dict.fromkeys(row.work.algorithm for row in rows)) or (PPO_NAME.upper(),)
     ranking, scaling = rank(comparable), scale(comparable)
     paired = [one.row for group in ranking.groups for one in group.places if one.paired_rounds]
-    paired += [one.row for curve in scaling.curves for one in curve.points if one.paired_rounds]
+    paired += [one.row for curve in scaling for one in curve.points if one.paired_rounds]
     return ReportModel(
         title=title
         or ("Imported logs" if imported and not entries else f"{listed(names)} throughput, scaling and memory"),
         started=min((run.started for run in runs if run.started is not None), default=None),
         ended=max((run.ended for run in runs if run.ended is not None), default=None),
         runs=len(entries),
-        runs_ok=states.count("ok"),
-        runs_interrupted=states.count("interrupted"),
+        runs_ok=sum(entry.record.status == "ok" for entry in entries),
         algorithms=names,
-        models=model_facts(entries),
-        work=work_facts(entries),
         rows=rows,
         ranking=ranking,
         beside=side_by_side(comparable),
-        work_differences=work_differences(rows),
         scaling=scaling,
-        failures=failure_rows([group.entries for group in groups]),
-        machines=machines,
+        failures=failure_rows(rows),
+        machines=machines_of(rows),
         networks=network_lines(networks),
         conventions=conventions(entries, any(row.setting.turns == "rounds" for row in paired)),
         recorded_conventions=recorded_conventions(entries),
@@ -120,6 +96,6 @@ def build(
             *two_mode_lines(rows),
             *experimental_lines(entries),
         ),
-        evidence=replace(read_from or ReportEvidence(), bundles=bundles),
+        evidence=replace(read_from or ReportEvidence(), bundles={entry.path: entry.digest for entry in entries}),
         imported=tuple(sorted(imported, key=lambda row: (row.record.id, row.path))),
     )

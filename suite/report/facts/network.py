@@ -5,9 +5,8 @@ Bus bandwidth is bytes over the slowest rank's seconds times 2(n-1)/n of n ranks
 doc/PERFORMANCE.md), so that it compares with what one device's link carries in one direction.
 """
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,7 +16,7 @@ from suite.bundle.facts import inner, listed_objects, positive
 from suite.bundle.record import Record
 from suite.report.facts.entry import grouped
 from suite.report.facts.environment import active_adapters, gpus
-from suite.report.facts.pool import Row, RowRuns
+from suite.report.facts.pool import Row
 from suite.report.formatting.numbers import counted, few, number, percent
 from suite.spec.base import Frozen, printable
 from suite.spec.catalogue import find_device
@@ -28,22 +27,20 @@ if TYPE_CHECKING:
 #: Scope of the worker's figures -> what a reader calls it, in the order of the report.
 SCOPES = {"within_node": "within a node", "across_nodes": "across nodes", "all_ranks": "all ranks"}
 PATTERNS = ("all_reduce", "all_gather", "send_receive")
+CONVENTION = "bytes / seconds x 2(n-1)/n, as nccl-tests counts"
 _MOST_ROWS, _MOST_SIZES = 8, 16
-
-
-@dataclass(frozen=True)
-class Bandwidths:
-    """Bus bandwidths, bytes per second, and the seconds of the smallest all-reduce; null where not measured."""
-
-    all_reduce: float | None
-    all_gather: float | None
-    send_receive: float | None
-    latency_seconds: float | None
+#: A link that reaches less than this share of what it should is called slow. Over PCIe the messages of a ring share
+#: bridges and cross sockets, so that a good machine is far from its slots' rate too.
+_SLOW, _SLOW_PCIE = 0.5, 0.25
+#: One direction of a lane, bytes per second by PCIe generation (PCI-SIG, rounded as the planner's x16 rates are).
+_PCIE_LANE = {1: 0.25e9, 2: 0.5e9, 3: 1e9, 4: 2e9, 5: 4e9, 6: 8e9}
 
 
 @dataclass(frozen=True)
 class NetworkLine:
-    """Medians of one scope, over the runs on so many ranks and nodes of a machine, and the slowest run."""
+    """One scope over the runs on so many ranks and nodes of a machine. ``bus_bytes_per_second``: by pattern, the median
+    of what the runs reached. ``expected_bytes_per_second``: of an all-reduce, null where nothing tells. ``latency``: of
+    the smallest all-reduce."""
 
     machine: str
     ranks: int
@@ -51,43 +48,78 @@ class NetworkLine:
     scope: str
     rows: tuple[int, ...]
     runs: int
-    measured: Bandwidths
-    lowest_all_reduce: float | None
-    catalogue_bytes_per_second: float | None
+    bus_bytes_per_second: dict[str, float]
+    latency_seconds: float | None
+    expected_bytes_per_second: float | None
+
+
+class NetworkCheck(Frozen):
+    """What the all-reduce of a run reached within a node, across nodes, or of all ranks together."""
+
+    scope: str
+    sizes: tuple[tuple[int, float], ...] = Field(description="bytes of a message, bus bytes per second")
+    bus_bytes_per_second: float = Field(description="of the size that reached most")
+    expected_bytes_per_second: float | None = Field(description="null: neither catalogue nor adapters tell")
+    expected_of: str | None = Field(description="what has them")
+    warning: str | None = Field(description="that it is slow or switched off, and what to look at")
+
+    def __str__(self) -> str:
+        by_size = ", ".join(f"{_size(size)} {number(rate / 1e9)}" for size, rate in self.sizes)
+        share, expected = "", self.expected_bytes_per_second
+        if expected is not None:
+            of = f"{number(expected / 1e9)} GB/s of {self.expected_of}"
+            share = f", {percent(self.bus_bytes_per_second / expected)} % of the {of}"
+        reached = f"{number(self.bus_bytes_per_second / 1e9)} GB/s{share}"
+        return f"network {SCOPES[self.scope]}: all-reduce {reached} ({by_size})"
 
 
 #: By (machine, nodes, ranks), in this order, each run with the number of its row.
 NetworkRuns = dict[tuple[str, int, int], list[tuple[int, Record]]]
 
 
-def network_runs(rows: Sequence[Row], groups: Sequence[RowRuns]) -> NetworkRuns:
-    """``groups``: the runs of each row."""
+def network_runs(rows: Sequence[Row]) -> NetworkRuns:
     found = grouped(
-        ((group.machine, row.nodes, row.ranks), (row.number, entry.record))
-        for row, group in zip(rows, groups, strict=True)
-        for entry in group.entries
+        ((row.setting.machine, row.manifest.layout.nodes, row.ranks), (row.number, entry.record))
+        for row in rows
+        for entry in row.entries
     )
     return dict(sorted(found.items()))
 
 
 def network_lines(alike: NetworkRuns) -> tuple[NetworkLine, ...]:
-    told = {place: [(row, record, _scopes_of(record)) for row, record in runs] for place, runs in alike.items()}
-    return tuple(
-        NetworkLine(
-            machine=machine,
-            ranks=ranks,
-            nodes=nodes,
-            scope=scope,
-            rows=tuple(sorted({row for row, _, scopes in runs if scope in scopes})),
-            runs=len(measured),
-            measured=Bandwidths(*map(_median, zip(*map(astuple, measured), strict=True))),
-            lowest_all_reduce=min((one.all_reduce for one in measured if one.all_reduce), default=None),
-            catalogue_bytes_per_second=_catalogue(next(record for _, record, scopes in runs if scope in scopes), scope),
-        )
-        for (machine, nodes, ranks), runs in told.items()
-        for scope in SCOPES
-        if (measured := [scopes[scope] for _, _, scopes in runs if scope in scopes])
-    )
+    lines = []
+    for (machine, nodes, ranks), runs in alike.items():
+        told = grouped((one.scope, (row, record, one)) for row, record in runs for one in exchanges(record))
+        for scope in (scope for scope in SCOPES if scope in told):
+            rates = grouped((one.pattern, one.most) for _, _, one in told[scope])
+            latencies = [one.latency_seconds for _, _, one in told[scope] if one.pattern == "all_reduce"]
+            known = [seconds for seconds in latencies if seconds is not None]
+            expected = _expected(told[scope][0][1], scope)
+            line = NetworkLine(
+                machine=machine,
+                ranks=ranks,
+                nodes=nodes,
+                scope=scope,
+                rows=tuple(sorted({row for row, _, _ in told[scope]})),
+                runs=len({id(record) for _, record, _ in told[scope]}),
+                bus_bytes_per_second={pattern: median(reached) for pattern, reached in rates.items()},
+                latency_seconds=median(known) if known else None,
+                expected_bytes_per_second=expected.rate if expected else None,
+            )
+            lines.append(line)
+    return tuple(lines)
+
+
+def slow_networks(alike: NetworkRuns) -> tuple[str, ...]:
+    """A line for each kind of network with runs that are warned of: what its slowest one is warned of."""
+    lines = []
+    for runs in alike.values():
+        checks = ((row, check) for row, record in runs for check in network_checks(record) if check.warning)
+        for members in grouped((check.scope, (row, check)) for row, check in checks).values():
+            rows = row_names(sorted({row for row, _ in members}))
+            slowest = min((check for _, check in members), key=lambda check: check.bus_bytes_per_second)
+            lines.append(f"{rows} ({counted(len(members), 'run')}): {slowest.warning}")
+    return tuple(lines)
 
 
 def row_names(rows: Sequence[int]) -> str:
@@ -95,68 +127,58 @@ def row_names(rows: Sequence[int]) -> str:
     return ", ".join(few([f"R{row}" for row in rows], _MOST_ROWS)).replace(", and", " and")
 
 
-def hardware_here(record: Record) -> "Hardware | None":
-    """What the catalogue has for the run's accelerator."""
-    name = inner(record.environment.worker, "device", "name")
-    device = find_device(name) if record.run.device == "cuda" and isinstance(name, str) else None
-    if device is None:
-        return None
-    from suite.planner.hardware import hardware_of  # which a CPU does without
-
-    return hardware_of(device)
-
-
 class Exchange(NamedTuple):
     """What the worker measured of one pattern in one scope. ``sizes``: bytes of a message, bus bytes per second."""
 
     scope: str
     pattern: str
-    ranks: int | None
     sizes: tuple[tuple[int, float], ...]
     latency_seconds: float | None
+
+    @property
+    def most(self) -> float:
+        return max(rate for _, rate in self.sizes)
 
 
 def exchanges(record: Record) -> Iterator[Exchange]:
     """Those with a size at least. What is not as the worker writes it is left out."""
     for one in listed_objects(inner(record.environment.worker, "network", "measurements")):
-        scope, pattern, ranks = one.get("scope"), one.get("pattern"), one.get("ranks")
+        scope, pattern = one.get("scope"), one.get("pattern")
         if isinstance(scope, str) and scope in SCOPES and isinstance(pattern, str) and pattern in PATTERNS:
-            known = ranks if type(ranks) is int and 1 < ranks < 1 << 20 else None
             told = [
                 (it.get("bytes"), positive(it.get("bus_bytes_per_second"))) for it in listed_objects(one.get("sizes"))
             ]
             sizes = tuple((size, rate) for size, rate in told if type(size) is int and 0 < size < 1 << 50 and rate)
             if sizes:
-                yield Exchange(scope, pattern, known, sizes[:_MOST_SIZES], positive(one.get("latency_seconds")))
+                yield Exchange(scope, pattern, sizes[:_MOST_SIZES], positive(one.get("latency_seconds")))
 
 
-def _scopes_of(record: Record) -> dict[str, Bandwidths]:
-    """The largest bus bandwidth over the message sizes, by scope."""
-    found: dict[str, Bandwidths] = defaultdict(lambda: Bandwidths(None, None, None, None))
-    for one in exchanges(record):
-        reached = {one.pattern: max(rate for _, rate in one.sizes)}
-        latency = {"latency_seconds": one.latency_seconds} if one.pattern == "all_reduce" else {}
-        found[one.scope] = replace(found[one.scope], **reached, **latency)
-    return found
+def network_checks(record: Record) -> tuple[NetworkCheck, ...]:
+    """Of each scope that was measured; none of a rank alone."""
+    found = [_check(record, one) for one in exchanges(record) if one.pattern == "all_reduce"]
+    return tuple(found[: len(SCOPES)])
 
 
-def _median(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return median(known) if known else None
-
-
-def _catalogue(record: Record, scope: str) -> float | None:
-    hardware = hardware_here(record)
-    return {"within_node": hardware.link, "across_nodes": hardware.network}.get(scope) if hardware else None
-
-
-#: A link that reaches less than this share of what it should is called slow. Over PCIe the messages of a ring share
-#: bridges and cross sockets, so that a good machine is far from its slots' rate too.
-_SLOW, _SLOW_PCIE = 0.5, 0.25
-#: One direction of a lane, bytes per second by PCIe generation (PCI-SIG, rounded as the planner's x16 rates are).
-_PCIE_LANE = {1: 0.25e9, 2: 0.5e9, 3: 1e9, 4: 2e9, 5: 4e9, 6: 8e9}
-CONVENTION = "bytes / seconds x 2(n-1)/n, as nccl-tests counts"
-_LONGEST_NAME = 20
+def _check(record: Record, one: Exchange) -> NetworkCheck:
+    expected = _expected(record, one.scope)
+    told = ""
+    if expected is not None and one.most < expected.slow * expected.rate:
+        look = _look_within(record) if one.scope == "within_node" else _look_across(record)
+        told = (
+            f"is slow: all-reduce has a bus bandwidth of {number(one.most / 1e9, 2)} GB/s, "
+            f"{percent(one.most / expected.rate)} % of the {number(expected.rate / 1e9)} GB/s of {expected.of}; {look}"
+        )
+    elif one.scope == "across_nodes" and record.run.device == "cuda" and _adapter_rates(record):
+        switched_off = _switched_off(record)
+        told = f"is not the one that the nodes have: {switched_off}" if switched_off else ""
+    return NetworkCheck(
+        scope=one.scope,
+        sizes=one.sizes,
+        bus_bytes_per_second=one.most,
+        expected_bytes_per_second=expected.rate if expected else None,
+        expected_of=expected.of if expected else None,
+        warning=printable(f"the network {SCOPES[one.scope]} {told}") if told else None,
+    )
 
 
 class Expected(NamedTuple):
@@ -167,35 +189,26 @@ class Expected(NamedTuple):
     slow: float
 
 
-def slow_networks(alike: NetworkRuns) -> tuple[str, ...]:
-    """A line for each kind of network that is far below what its hardware gives, or was switched off."""
-    found: dict[tuple, list[tuple[int, NetworkCheck]]] = defaultdict(list)
-    for place, runs in alike.items():
-        for row, record in runs:
-            switched_off = _switched_off(record) if _adapter_rates(record) and record.run.device == "cuda" else ""
-            for check in network_checks(record):
-                look = check.look or switched_off * (check.scope == "across_nodes")
-                if look:
-                    expected = check.expected_bytes_per_second if check.look else None
-                    found[place, check.scope, expected, look].append((row, check))
-    lines = []
-    for (_, scope, expected, look), members in found.items():
-        rows = row_names(sorted({row for row, _ in members}))
-        told = f"is not the one that the nodes have: {look}"
-        if expected is not None:
-            reached = median(check.bus_bytes_per_second for _, check in members)
-            told = (
-                f"is slow: all-reduce has a bus bandwidth of {number(reached / 1e9, 2)} GB/s, "
-                f"{percent(reached / expected)} % of the {number(expected / 1e9)} GB/s of "
-                f"{members[0][1].expected_of}; {look}"
-            )
-        lines.append(f"{rows} ({counted(len(members), 'run')}): the network {SCOPES[scope]} {told}")
-    return tuple(lines)
+def _expected(record: Record, scope: str) -> Expected | None:
+    """What an all-reduce of a run on GPUs should reach, if anything tells."""
+    expect = {"within_node": _expected_within, "across_nodes": _expected_across}.get(scope)
+    return expect(record) if expect and record.run.device == "cuda" else None
+
+
+def _hardware(record: Record) -> "Hardware | None":
+    """What the catalogue has for the run's accelerator."""
+    name = inner(record.environment.worker, "device", "name")
+    device = find_device(name) if isinstance(name, str) else None
+    if device is None:
+        return None
+    from suite.planner.hardware import hardware_of  # which a CPU does without
+
+    return hardware_of(device)
 
 
 def _expected_within(record: Record) -> Expected | None:
     """NVLink or its like as far as it leads to the run's devices, else the slots; None where that is not known."""
-    hardware = hardware_here(record)
+    hardware = _hardware(record)
     device = find_device(hardware.name) if hardware else None
     if hardware is None or device is None:
         return None
@@ -213,7 +226,7 @@ def _expected_within(record: Record) -> Expected | None:
 
 def _expected_across(record: Record) -> Expected | None:
     """A device's share of its node's active adapters, at most what its maker's systems have."""
-    hardware = hardware_here(record)
+    hardware = _hardware(record)
     adapters = sum(_adapter_rates(record)) / 8 / record.run.layout.devices_per_node
     if adapters and (hardware is None or adapters < hardware.network):
         return Expected(adapters, "a device's share of its node's adapters", _SLOW)
@@ -244,10 +257,6 @@ def _look_across(record: Record) -> str:
         "NCCL_DEBUG=INFO shows whether NCCL takes them (NET/IB) or TCP (NET/Socket)"
         + ("; nvidia_peermem is not loaded" if missing else "")
     )
-
-
-#: What an all-reduce of a run on GPUs should reach, if anything tells, and what to look at where it does not.
-_EXPECT = {"within_node": (_expected_within, _look_within), "across_nodes": (_expected_across, _look_across)}
 
 
 def _switched_off(record: Record) -> str:
@@ -282,61 +291,6 @@ def _adapter_rates(record: Record) -> list[float]:
 
 def _whole(value: Any) -> int | None:
     return value if type(value) is int and 0 <= value < 1 << 20 else None
-
-
-class NetworkCheck(Frozen):
-    """What the ranks of a run reached within a node, across nodes, or all together."""
-
-    scope: str
-    ranks: int | None = Field(description="that exchange messages with each other")
-    transport: str = Field(description="the process group's backend: nccl, gloo")
-    sizes: tuple[tuple[int, float], ...] = Field(description="bytes of a message, bus bytes per second")
-    bus_bytes_per_second: float = Field(description="of the size that reached most")
-    expected_bytes_per_second: float | None = Field(description="null: neither catalogue nor adapters tell")
-    expected_of: str | None = Field(description="what has them")
-    slow_below: float | None = Field(description="share of what is expected below which it is slow")
-    look: str | None = Field(description="what to look at; null: it is not slow")
-
-    def __str__(self) -> str:
-        by_size = ", ".join(f"{_size(size)} {number(rate / 1e9)}" for size, rate in self.sizes)
-        share, expected = ", beside nothing that is expected of it", self.expected_bytes_per_second
-        if expected is not None:
-            of = f"{number(expected / 1e9)} GB/s of {self.expected_of}"
-            share = f", {percent(self.bus_bytes_per_second / expected)} % of the {of}"
-        who = "" if self.ranks is None else f"{self.ranks} ranks by "
-        reached = f"{number(self.bus_bytes_per_second / 1e9)} GB/s{share} ({by_size})"
-        return f"network {SCOPES[self.scope]}, {who}{self.transport}: all-reduce {reached}"
-
-    def warning(self) -> str | None:
-        if self.look is None or self.slow_below is None:
-            return None
-        below = f"reaches less than {percent(self.slow_below)} % of what it should"
-        return f"the network {SCOPES[self.scope]} {below}: {self.look}"
-
-
-def network_checks(record: Record) -> tuple[NetworkCheck, ...]:
-    """Of each scope that was measured; none of a rank alone."""
-    found = [_check(record, one) for one in exchanges(record) if one.pattern == "all_reduce"]
-    return tuple(found[: len(SCOPES)])
-
-
-def _check(record: Record, one: Exchange) -> NetworkCheck:
-    transport = inner(record.environment.worker, "network", "backend")
-    most = max(rate for _, rate in one.sizes)
-    expect, look = _EXPECT.get(one.scope, (lambda _: None, _look_across))
-    expected = expect(record) if record.run.device == "cuda" else None
-    is_slow = expected is not None and most < expected.slow * expected.rate
-    return NetworkCheck(
-        scope=one.scope,
-        ranks=one.ranks,
-        transport=printable(transport)[:_LONGEST_NAME] if isinstance(transport, str) else "an unknown transport",
-        sizes=one.sizes,
-        bus_bytes_per_second=most,
-        expected_bytes_per_second=expected.rate if expected else None,
-        expected_of=expected.of if expected else None,
-        slow_below=expected.slow if expected else None,
-        look=printable(look(record)) if is_slow else None,
-    )
 
 
 def _size(size_bytes: int) -> str:

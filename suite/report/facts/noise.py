@@ -3,14 +3,14 @@ rates in the main phases alone."""
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from suite.report.facts.entry import RUNS_TO_PUBLISH, grouped
-from suite.report.facts.pool import Row, TwoModes, unbounded
+from suite.report.facts.pool import Row, unbounded
 from suite.stats.compare import ComparisonVerdict
-from suite.stats.intervals import Interval, RunSeconds, log_rates, pooled_rate
-from suite.stats.moderated import Prior, mean_of, moderate, slow_runs
+from suite.stats.intervals import Interval, RunSeconds, log_rates
+from suite.stats.moderated import moderate
 from suite.stats.rounds import InTurns, Rounds, compare_in_turns, find_rounds
 
 
@@ -18,14 +18,14 @@ def share_noise(rows: Sequence[Row]) -> tuple[Row, ...]:
     """With intervals from the variance of all rows of a machine and kind of device; suspect ones share nothing."""
     alike = grouped((place_of(row), log_rates(row.measured)) for row in rows if row.is_ranked)
     priors = {place: moderate(found) for place, found in alike.items()}
-    return tuple(_with(row, priors[place_of(row)]) if row.measured and row.is_ranked else row for row in rows)
+    return tuple(replace(row, prior=priors[place_of(row)]) if row.measured and row.is_ranked else row for row in rows)
 
 
 def two_mode_lines(rows: Sequence[Row]) -> tuple[str, ...]:
     """Of rows with runs that are slower than the others by more than noise."""
     return tuple(
-        f"{row.name}: {found.slow} of {found.runs} runs {'is' if found.slow == 1 else 'are'} {found.loss:.1%} slower "
-        f"than the others (two modes); its rate is of all of them, and its interval need not hold that of either"
+        f"{row.name}: {found.slow} of {len(row.measured)} runs {'is' if found.slow == 1 else 'are'} {found.loss:.1%} "
+        f"slower than the others (two modes); its rate is of all of them, and its interval need not hold that of either"
         for row in rows
         if (found := row.two_modes) is not None
     )
@@ -34,31 +34,6 @@ def two_mode_lines(rows: Sequence[Row]) -> tuple[str, ...]:
 def place_of(row: Row) -> tuple[str, str]:
     """Machine and kind of device: rows of one place share noise."""
     return row.setting.machine, row.setting.device
-
-
-def _with(row: Row, prior: Prior | None) -> Row:
-    rate = unbounded(pooled_rate(row.measured, prior), len(row.measured))
-    before, tokens, per_device = row.samples_per_second, row.tokens_per_second, row.tokens_per_second_per_device
-    assert before and tokens and per_device, "a measured row has rates"
-    logs = log_rates(row.measured)
-    apart = slow_runs(logs, prior)
-    slow, others = [logs[index] for index in apart], [log for index, log in enumerate(logs) if index not in apart]
-    return replace(
-        row,
-        samples_per_second=rate,
-        tokens_per_second=rate.scaled(tokens.value / before.value),
-        tokens_per_second_per_device=rate.scaled(per_device.value / before.value),
-        prior=prior,
-        two_modes=TwoModes(len(slow), len(logs), 1 - math.exp(mean_of(slow) - mean_of(others))) if slow else None,
-    )
-
-
-def rounds_of(groups: Sequence[Sequence[Row]]) -> dict[tuple[str, str], Rounds | None]:
-    """By machine and kind of device; null where rows there are compared as independent ones."""
-    return {
-        place: find_rounds([list(map(in_turns, group)) for group in alike], alike[0][0].prior)
-        for place, alike in grouped((place_of(group[0]), group) for group in groups).items()
-    }
 
 
 def in_turns(row: Row) -> InTurns:
@@ -71,37 +46,32 @@ COMPARED: dict[str, tuple[str, ...]] = {
     "score + reference": ("score", "reference"),
     "train": ("train",),
 }
-_REST = "the other phases"
+WHOLE, _REST = "whole iteration", "the other phases"
 
-#: By part; null where rows are compared as independent ones in it.
-PhaseRounds = Mapping[str, Rounds | None]
+#: Of the whole iteration and by part; null where rows are compared as independent ones in it.
+RoundsByPart = dict[str, Rounds | None]
 
 
 @dataclass(frozen=True)
 class PhaseRatio:
     """Rate of a row in some phases over that of another; bounds hold together for all of ``COMPARED`` and all pairs of
-    rows of a group at 95 %. ``verdict``: null of too few runs. ``paired_rounds``: null of independent runs."""
+    rows of a group at 95 %. ``verdict``: null of too few runs."""
 
     name: str
     ratio: Interval
     verdict: ComparisonVerdict | None
-    paired_rounds: int | None
 
 
 @dataclass(frozen=True)
 class Difference:
-    """What a row takes longer per iteration, and the part with most of it; above 1: elsewhere the row is ahead."""
+    """What a row takes longer per iteration, and the part with more than half of it; above 1: elsewhere it is ahead."""
 
     seconds: float
     mostly: str
     share: float
 
-    @property
-    def is_mostly_one(self) -> bool:
-        return self.share > 0.5
 
-
-def phase_ratios(row: Row, best: Row, sides: int, rounds: PhaseRounds) -> tuple[PhaseRatio, ...]:
+def phase_ratios(row: Row, best: Row, sides: int, rounds: RoundsByPart) -> tuple[PhaseRatio, ...]:
     """Of every part that both rows took time for in all runs. Phases do not vary as whole iterations do, so that what
     rows share of their noise is not used. ``sides``: how many rows the group has."""
     found = []
@@ -112,17 +82,20 @@ def phase_ratios(row: Row, best: Row, sides: int, rounds: PhaseRounds) -> tuple[
         result = compare_in_turns(a, b, sides=sides, rounds=rounds.get(name), pairs=len(COMPARED))
         few = (result.paired_rounds or min(len(a.runs), len(b.runs))) < RUNS_TO_PUBLISH
         ratio = unbounded(result.ratio, len(a.runs), len(b.runs))
-        found.append(PhaseRatio(name, ratio, None if few else result.verdict, result.paired_rounds))
+        found.append(PhaseRatio(name, ratio, None if few else result.verdict))
     return tuple(found)
 
 
-def phase_rounds(groups: Sequence[Sequence[Row]]) -> PhaseRounds:
-    """Of groups on a machine that is known to wander from round to round: which parts are compared within rounds."""
-    parts = {
-        name: [[part for row in group if (part := in_part(row, phases))] for group in groups]
-        for name, phases in COMPARED.items()
-    }
-    return {name: find_rounds(known, None, is_known=True) for name, known in parts.items()}
+def rounds_of(groups: Sequence[Sequence[Row]]) -> dict[tuple[str, str], RoundsByPart]:
+    """By machine and kind of device; parts are compared within rounds only where the machine is known to wander."""
+    found: dict[tuple[str, str], RoundsByPart] = {}
+    for place, alike in grouped((place_of(group[0]), group) for group in groups).items():
+        whole = find_rounds([list(map(in_turns, group)) for group in alike], alike[0][0].prior)
+        found[place] = {WHOLE: whole}
+        for name, phases in COMPARED.items() if whole else ():
+            parts = [[part for row in group if (part := in_part(row, phases))] for group in alike]
+            found[place][name] = find_rounds(parts, None, is_known=True)
+    return found
 
 
 def in_part(row: Row, phases: Sequence[str]) -> InTurns | None:
@@ -137,14 +110,14 @@ def in_part(row: Row, phases: Sequence[str]) -> InTurns | None:
 
 
 def difference(row: Row, best: Row) -> Difference | None:
-    """Null where the row does not take longer than the best, or either has no phases."""
+    """Null where the row does not take longer than the best, no part has most of it, or either has no phases."""
     before, after = _seconds(best), _seconds(row)
     total = math.fsum(after.values()) - math.fsum(before.values())
     if set(before) != set(after) or not total > 0:
         return None
     shares = {name: (after[name] - before[name]) / total for name in after}
     mostly = max(shares, key=lambda name: shares[name])
-    return Difference(total, mostly, shares[mostly])
+    return Difference(total, mostly, shares[mostly]) if shares[mostly] > 0.5 else None
 
 
 def _seconds(row: Row) -> dict[str, float]:

@@ -6,22 +6,14 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from suite.report.facts import noise
-from suite.report.facts.entry import RUNS_TO_PUBLISH, RUNS_TO_RANK, Setting, WorkKind, grouped
+from suite.report.facts.entry import RUNS_TO_PUBLISH, RUNS_TO_RANK, grouped
 from suite.report.facts.pool import Row, unbounded
 from suite.report.facts.work import done_otherwise, otherwise
-from suite.spec.phases import ALL_NAMES
 from suite.stats.compare import Comparison, compare
 from suite.stats.intervals import Interval, log_rates
 from suite.stats.moderated import mean_of
-from suite.stats.rounds import Rounds, compare_in_turns, fastest
+from suite.stats.rounds import compare_in_turns, fastest
 
-_NOTHING_SENT = "it generates on the weights that train, so none are sent"
-#: Why rows of this kind lack a phase, where they do not tell.
-_LACKING = {
-    "engine": "the suite's iteration of this work has none",
-    "trainer": "its trainer makes no such pass, or makes it within another phase (the list of what it does otherwise "
-    "may tell)",
-}
 Verdict = Literal["faster", "slower", "not distinguishable", "too few runs"]
 
 
@@ -52,18 +44,14 @@ class RankedRow:
 
 @dataclass(frozen=True)
 class Group:
-    """Rows of equal work on equally many ranks, fastest first. ``lead``: the best's rate over the runner-up's.
-    ``seed``: of all of its rows, where others of the same configurations have other seeds and so a group of their own.
-    """
+    """Rows of equal work on equally many ranks, fastest first. ``lead``: the best's rate over the runner-up's."""
 
-    size: str
-    ranks: int
-    workload: str
-    work: WorkKind
-    setting: Setting
-    seed: int | None
     lead: Interval
     places: tuple[RankedRow, ...]
+
+    @property
+    def best(self) -> Row:
+        return self.places[0].row
 
     @property
     def is_equal(self) -> bool:
@@ -81,45 +69,31 @@ class Ranking:
 
 
 def rank(rows: Sequence[Row]) -> Ranking:
-    """By work (of trainers what their runs counted too), ranks and setting. Rows that differ in their seed alone do not
-    compete: where there are such, the rows of each seed are a group."""
-    alike = grouped(
-        ((row.setting, row.ranks, row.work_hash, row.lengths_hash, row.samples_per_iteration, done_otherwise(row)), row)
-        for row in rows
-        if row.measured
+    """By work (of trainers what their runs counted too), seed, ranks and setting."""
+
+    def conditions(row: Row) -> tuple:
+        work = (row.work_hash, row.lengths_hash, row.samples_per_iteration, done_otherwise(row))
+        return row.setting, row.manifest.measure.seed, row.ranks, work
+
+    alike = grouped((conditions(row), row) for row in rows if row.measured).values()
+    together = [members for members in alike if len(members) > 1]
+    rounds = noise.rounds_of(together)
+    return Ranking(
+        groups=tuple(_group(members, rounds[noise.place_of(members[0])]) for members in together),
+        apart=tuple(members[0] for members in alike if len(members) == 1),
     )
-    together_in: list[tuple[list[Row], int | None]] = []
-    apart: list[Row] = []
-    for together in alike.values():
-        has_copies = len({row.unseeded_hash for row in together}) < len(together)
-        by_seed = grouped((row.seed if has_copies else None, row) for row in together)
-        for seed, members in by_seed.items():
-            if len(members) > 1:
-                together_in.append((members, seed if len(by_seed) > 1 else None))
-            else:
-                apart += members
-    rounds = noise.rounds_of([members for members, _ in together_in])
-    by_place = grouped((noise.place_of(members[0]), members) for members, _ in together_in)
-    of_phases = {place: noise.phase_rounds(by_place[place]) if found else {} for place, found in rounds.items()}
-    groups = []
-    for members, seed in together_in:
-        place = noise.place_of(members[0])
-        groups.append(_group(members, seed, rounds[place], of_phases[place]))
-    return Ranking(groups=tuple(groups), apart=tuple(apart))
 
 
-def _group(rows: Sequence[Row], seed: int | None, rounds: Rounds | None, of_phases: noise.PhaseRounds) -> Group:
+def _group(rows: Sequence[Row], rounds: noise.RoundsByPart) -> Group:
     ordered = list(rows)
-    best = ordered.pop(fastest([noise.in_turns(row) for row in ordered], rounds))
-    sides = len(rows)
+    best = ordered.pop(fastest([noise.in_turns(row) for row in ordered], rounds[noise.WHOLE]))
+    sides, whole = len(rows), rounds[noise.WHOLE]
 
     def compared(row: Row, other: Row) -> Comparison:
-        return compare_in_turns(
-            noise.in_turns(row), noise.in_turns(other), prior=best.prior, sides=sides, rounds=rounds
-        )
+        return compare_in_turns(noise.in_turns(row), noise.in_turns(other), prior=best.prior, sides=sides, rounds=whole)
 
     found = sorted(((row, compared(row, best)) for row in ordered), key=lambda one: -one[1].ratio.value)
-    others = [_ranked_row(row, best, comparison, sides, of_phases) for row, comparison in found]
+    others = [_ranked_row(row, best, comparison, sides, rounds) for row, comparison in found]
     verdicts = {ranked.verdict for ranked in others}
     too_few: Verdict = "too few runs" if "too few runs" in verdicts else "not distinguishable"
     first = RankedRow(
@@ -133,19 +107,10 @@ def _group(rows: Sequence[Row], seed: int | None, rounds: Rounds | None, of_phas
         paired_rounds=None,
         turns=min((ranked.turns for ranked in others if ranked.turns), default=None),
     )
-    return Group(
-        size=best.size,
-        ranks=best.ranks,
-        workload=best.workload,
-        work=best.work,
-        setting=best.setting,
-        seed=seed,
-        lead=_ratio(compared(best, found[0][0]), best, found[0][0]),
-        places=(first, *others),
-    )
+    return Group(_ratio(compared(best, found[0][0]), best, found[0][0]), (first, *others))
 
 
-def _ranked_row(row: Row, best: Row, comparison: Comparison, sides: int, of_phases: noise.PhaseRounds) -> RankedRow:
+def _ranked_row(row: Row, best: Row, comparison: Comparison, sides: int, rounds: noise.RoundsByPart) -> RankedRow:
     runs = comparison.paired_rounds or min(len(row.measured), len(best.measured))
     too_few = runs < RUNS_TO_PUBLISH
     some, others = row.started, best.started
@@ -159,7 +124,7 @@ def _ranked_row(row: Row, best: Row, comparison: Comparison, sides: int, of_phas
         in_turns=min(len(some), len(others)) < 2 or (min(some) < max(others) and min(others) < max(some)),
         paired_rounds=comparison.paired_rounds,
         turns=comparison.turns,
-        by_phase=() if row.setting.asynchronous else noise.phase_ratios(row, best, sides, of_phases),
+        by_phase=() if row.setting.asynchronous else noise.phase_ratios(row, best, sides, rounds),
         difference=None if row.setting.asynchronous else noise.difference(row, best),
     )
 
@@ -171,30 +136,16 @@ def _ratio(comparison: Comparison, row: Row, other: Row) -> Interval:
 @dataclass(frozen=True)
 class Side:
     """``ratio``: to the fastest engine row; null for that row itself, and where there is none. ``otherwise``: in what
-    its counts and passes differ from those of the first row. ``lacking``: phases that other rows have, each with the
-    reason."""
+    its counts and passes differ from those of the first row."""
 
     row: Row
     ratio: Interval | None
     otherwise: tuple[str, ...]
-    lacking: tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True)
-class SideBySide:
-    """Rows that were asked for equal work in one setting and are no ranking: engines first, then trainers, then
-    asynchronous ones, each by their rates. ``phases``: those that any of them has, in order."""
-
-    size: str
-    ranks: int
-    workload: str
-    work: WorkKind
-    sides: tuple[Side, ...]
-    phases: tuple[str, ...]
-
-
-def side_by_side(rows: Sequence[Row]) -> tuple[SideBySide, ...]:
-    """Groups of more than one kind: engines and trainers, synchronous and asynchronous, or trainers of other work."""
+def side_by_side(rows: Sequence[Row]) -> tuple[tuple[Side, ...], ...]:
+    """Rows that were asked for equal work in one setting and are no ranking: engines and trainers, synchronous and
+    asynchronous ones, or trainers that did other work. In this order, each by their rates."""
     settings = [(replace(row.setting, kind="engine", asynchronous=False), row) for row in rows if row.measured]
     alike = grouped(((setting, row.work_hash, row.lengths_hash, row.ranks), row) for setting, row in settings)
     return tuple(
@@ -204,18 +155,14 @@ def side_by_side(rows: Sequence[Row]) -> tuple[SideBySide, ...]:
     )
 
 
-def _beside(rows: Sequence[Row]) -> SideBySide:
+def _beside(rows: Sequence[Row]) -> tuple[Side, ...]:
     ordered = sorted(
         rows, key=lambda row: (row.setting.asynchronous, row.setting.kind, -mean_of(log_rates(row.measured)))
     )
     first = ordered[0]
     best = first if first.setting.kind == "engine" else None
-    phases = tuple(name for name in ALL_NAMES if any(name in row.phase_names for row in rows))
     sides = []
     for row in ordered:
         ratio = None if best is None or row is best else compare(row.measured, best.measured, prior=best.prior).ratio
-        reasons = {**({} if row.generation else {"sync": _NOTHING_SENT}), **dict(row.lacking_phases)}
-        missing = [name for name in phases if name not in row.phase_names]
-        lacking = tuple((name, reasons.get(name, _LACKING[row.setting.kind])) for name in missing)
-        sides.append(Side(row, ratio, otherwise(row, first), lacking))
-    return SideBySide(first.size, first.ranks, first.workload, first.work, tuple(sides), phases)
+        sides.append(Side(row, ratio, otherwise(row, first)))
+    return tuple(sides)

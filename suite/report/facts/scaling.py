@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from suite.report.facts.noise import in_part, in_turns, place_of, rounds_of
+from suite.report.facts.noise import WHOLE, in_part, in_turns, place_of, rounds_of
 from suite.report.facts.pool import Row, unbounded
 from suite.spec.workload import Scaling
 from suite.stats.intervals import Interval
@@ -46,37 +46,40 @@ class Curve:
         return [Interval(1.0, None, None), *(point.eta for point in self.points)]
 
 
-@dataclass(frozen=True)
-class Scalings:
-    """Curves of at least two rank counts, and the measured rows that belong to none."""
-
-    curves: tuple[Curve, ...]
-    alone: tuple[Row, ...]
-
-
-def scale(rows: Sequence[Row]) -> Scalings:
+def scale(rows: Sequence[Row]) -> tuple[Curve, ...]:
     """The curves in the order of their bases; weak and strong never share one, nor do two strategies."""
-    series: dict[tuple[str, Scaling, float], list[Row]] = defaultdict(list)
+    series: dict[tuple[tuple, Scaling, float], list[Row]] = defaultdict(list)
     for row in rows:
         # one rank does the same work under either
-        kinds: tuple[Scaling, ...] = ("weak", "strong") if row.ranks == 1 else (row.scaling,)
+        kinds: tuple[Scaling, ...] = ("weak", "strong") if row.ranks == 1 else (row.manifest.workload.scaling,)
         for kind in kinds if row.measured else ():
             # what stays the same along a curve: samples per rank, or samples in all
             unit = (row.samples_per_iteration or 0) / (row.ranks if kind == "weak" else 1)
-            series[row.series_hash, kind, unit].append(row)
+            series[series_of(row), kind, unit].append(row)
     found = []
     for (_, kind, _), members in series.items():
-        members.sort(key=lambda row: (row.ranks, row.nodes, row.number))
+        members.sort(key=lambda row: (row.ranks, row.manifest.layout.nodes, row.number))
         base, larger = members[0], [row for row in members[1:] if row.ranks > members[0].ranks]
         found += [(kind, base, larger)] if larger else []
     rounds = rounds_of([[base, *larger] for _, base, larger in found])
     curves = [
-        Curve(kind, base, tuple(_point(base, row, rounds[place_of(base)]) for row in larger))
+        Curve(kind, base, tuple(_point(base, row, rounds[place_of(base)][WHOLE]) for row in larger))
         for kind, base, larger in found
     ]
-    curves.sort(key=lambda curve: curve.base.number)
-    used = {row.number for curve in curves for row in (curve.base, *(point.row for point in curve.points))}
-    return Scalings(tuple(curves), tuple(row for row in rows if row.measured and row.number not in used))
+    return tuple(sorted(curves, key=lambda curve: curve.base.number))
+
+
+def series_of(row: Row) -> tuple:
+    """Equal of points of one scaling curve: all is equal but ranks and samples."""
+    manifest, no_series = row.manifest, {"name", "note", "source", "scaling", "rollouts"}
+    return (
+        manifest.backend.model_dump_json(),
+        manifest.size.model_dump_json(exclude={"note", "source"}),
+        manifest.workload.model_dump_json(exclude=no_series),
+        manifest.measure.model_dump_json(exclude={"warmup", "iterations"}),
+        (manifest.layout.strategy(), manifest.track, row.setting.machine, row.launch),
+        tuple(sorted(manifest.stack_identity.items())),
+    )
 
 
 def _point(base: Row, row: Row, rounds: Rounds | None) -> Point:

@@ -1,14 +1,11 @@
 """Runs whose figures may not be their own: which of them are pooled and compared, and what is said of the others; and
 runs that did not succeed, so that nothing that was tried is left out."""
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from suite.bundle.record import Failure, FailureKind, Record
-from suite.launch.outcome import NEXT_STEPS
 from suite.report.facts.entry import Entry, grouped
 from suite.report.formatting.numbers import counted
 from suite.spec.manifest import Manifest
@@ -70,38 +67,22 @@ def doubt_lines(rows: "Sequence[Row]") -> list[str]:
 
 @dataclass(frozen=True)
 class FailureRow:
-    """Runs of one row that ended alike: the same kind in the same phase with the same first line of evidence."""
+    """Runs of one row that ended alike: the same kind in the same phase with the same first line of evidence.
+    ``failure``: of the first of them."""
 
-    row: int
-    kind: FailureKind
-    phase: str | None
-    evidence: str | None
-    evidence_lines: int
-    next_step: str
-    run_ids: tuple[str, ...]
-    paths: tuple[str, ...]
+    row: "Row"
+    failure: Failure
+    entries: list[Entry]
 
 
-def failure_rows(groups: Sequence[Sequence[Entry]]) -> tuple[FailureRow, ...]:
-    """Of rows in order, each with its runs."""
-    found: dict[tuple[int, str, str, str], list[tuple[Failure, Entry]]] = defaultdict(list)
-    for number, entries in enumerate(groups, start=1):
-        for entry in entries:
+def failure_rows(rows: "Sequence[Row]") -> tuple[FailureRow, ...]:
+    """In the order of the rows."""
+    found: dict[tuple, FailureRow] = {}
+    for row in rows:
+        for entry in row.entries:
             if entry.record.status != "ok":
                 kind: FailureKind = "interrupted" if entry.record.status == "interrupted" else "unknown"
                 failure = entry.record.failure or Failure(kind=kind, phase=None, evidence=())
-                first = "".join(failure.evidence[:1])
-                found[number, failure.kind, failure.phase or "", first].append((failure, entry))
-    return tuple(
-        FailureRow(
-            row=row,
-            kind=alike[0][0].kind,
-            phase=alike[0][0].phase,
-            evidence=first or None,
-            evidence_lines=len(alike[0][0].evidence),
-            next_step=NEXT_STEPS[alike[0][0].kind],
-            run_ids=tuple(entry.record.run.id for _, entry in alike),
-            paths=tuple(entry.path for _, entry in alike),
-        )
-        for (row, _, _, first), alike in sorted(found.items(), key=itemgetter(0))
-    )
+                alike = (row.number, failure.kind, failure.phase or "", failure.evidence[:1])
+                found.setdefault(alike, FailureRow(row, failure, [])).entries.append(entry)
+    return tuple(found[alike] for alike in sorted(found))

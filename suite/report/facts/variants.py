@@ -1,7 +1,7 @@
 """How rows differ beyond the columns of a table: launcher and image of their runs, and other settings; what it takes to
 run one again where it was run."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from suite.bundle.facts import inner
@@ -37,11 +37,6 @@ class LaunchSetting(NamedTuple):
             "at once": f"{self.at_once} runs" if self.at_once else "1 run",
         }
 
-    def place(self) -> tuple[str | None, ...]:
-        """What sets it apart: no more than launcher and image where nothing else does."""
-        beside = (self.started, f"{self.at_once} at once" if self.at_once else None)
-        return (*self[:2], *filter(None, beside))
-
 
 def launch_setting_of(record: Record) -> LaunchSetting:
     """With the image that the driver recorded, else the worker: by its id where that is known, since an image has no
@@ -62,14 +57,12 @@ def assign_launches(entries: Sequence[Entry]) -> list[LaunchSetting]:
     """Of each entry; one that never got to its launch, or never told of its start, shares that of its repeats."""
     known = [launch_setting_of(entry.record) for entry in entries]
     for places in grouped((entry.manifest.hash, place) for place, entry in enumerate(entries)).values():
-        silent = [place for place in places if entries[place].record.environment.worker is None]
-        told = {known[place] for place in places if place not in silent}
-        for place in silent:
-            alike = {one for one in told if one._replace(started=known[place].started) == known[place]}
-            known[place] = alike.pop() if len(alike) == 1 else known[place]
-        named = {known[place] for place in places if known[place].launcher is not None}
-        for place in places if len(named) == 1 else ():
-            known[place] = known[place] if known[place].launcher else next(iter(named))
+        told = {known[at] for at in places if entries[at].record.environment.worker and known[at].launcher}
+        for at in places:
+            mine = known[at]
+            alike = {one for one in told if mine.launcher is None or one._replace(started=mine.started) == mine}
+            if mine not in told and len(alike) == 1:
+                known[at] = alike.pop()
     return known
 
 
@@ -127,13 +120,6 @@ def short_image(image: str) -> str:
     """The beginning of a digest; a name as it is."""
     repository, at, digest = image.rpartition("@")
     return f"{repository}{at}{digest[:_SHORT_DIGEST]}" if digest.startswith("sha256:") else image
-
-
-def image_ids(records: Iterable[Record]) -> dict[str, str]:
-    """Digest -> id of the images of which these records tell both: one may be named by its digest alone elsewhere."""
-    stated = (inner(record.environment.driver, "image") for record in records)
-    pairs = ((inner(one, "digest"), inner(one, "id")) for one in stated)
-    return {digest: name for digest, name in pairs if isinstance(digest, str) and isinstance(name, str)}
 
 
 def rerun_options(manifest: Manifest, launch: LaunchSetting, record: Record) -> tuple[str, ...]:

@@ -1,74 +1,32 @@
 """The work that a report is about: each workload once, where that of trainers differs, and what rows counted of it."""
 
-from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from suite.report.facts.entry import FAMILIES, Entry, grouped, kind_of, manifests_of
+from suite.report.facts.entry import FAMILIES, grouped
 from suite.report.facts.pool import Row
 from suite.report.formatting.numbers import counted
-from suite.spec.algorithms import PPO_NAME, Option
 from suite.spec.shape import Shape
 from suite.spec.workload import Reward, Workload
 
 
-@dataclass(frozen=True)
-class WorkFacts:
-    """One workload as its manifests have it: the name, and what one iteration does."""
-
-    name: str
-    scaling: str
-    text: str
+def workloads(rows: Sequence[Row]) -> list[tuple[str, str]]:
+    """Of each its name, and what one iteration of it does."""
+    return sorted({(row.manifest.workload.name, f"{row.work.text}: {_text(row.manifest.workload)}") for row in rows})
 
 
-@dataclass(frozen=True)
-class ModelFacts:
-    """A family of shapes, and its sizes with what sets them apart."""
-
-    family: str
-    sizes: tuple[str, ...]
-    text: str
+def model_families(rows: Sequence[Row]) -> dict[str, str]:
+    """The sizes of each family of shapes, in the order of their names; GPT-2 first, which all models once were."""
+    shapes = {(row.manifest.size.architecture, row.size): _shape(row.manifest.size) for row in rows}
+    found = grouped((family, text) for (family, _), text in shapes.items())
+    return {FAMILIES[name]: "; ".join(found[name]) for name in sorted(found, key=lambda name: (name != "gpt2", name))}
 
 
-@dataclass(frozen=True)
-class WorkDifference:
-    """One way in which a trainer's work differs from the suite's own iteration, and the rows whose runs state it."""
-
-    backend: str
-    rows: tuple[str, ...]
-    text: str
+def work_differences(rows: Sequence[Row]) -> dict[tuple[str, str], list[str]]:
+    """Backend and one way in which its work differs from the suite's own iteration -> the rows whose runs state it."""
+    return grouped(((row.backend, text), row.name) for row in rows for text in row.work_differences)
 
 
-def work_facts(entries: Sequence[Entry]) -> tuple[WorkFacts, ...]:
-    workloads = [manifest.workload for manifest in manifests_of(entries)]
-    plain = {workload.algorithm.name for workload in workloads} == {PPO_NAME}
-    facts = {WorkFacts(workload.name, workload.scaling, _text(workload, plain)) for workload in workloads}
-    return tuple(sorted(facts, key=lambda fact: (fact.name, fact.scaling, fact.text)))
-
-
-def algorithms(entries: Sequence[Entry]) -> tuple[str, ...]:
-    kinds = sorted({kind_of(manifest) for manifest in manifests_of(entries)})
-    return tuple(dict.fromkeys(kind.algorithm for kind in kinds)) or (PPO_NAME.upper(),)
-
-
-def model_facts(entries: Sequence[Entry]) -> tuple[ModelFacts, ...]:
-    """In the order of the families' names; GPT-2 first, which all models once were."""
-    found: dict[str, dict[str, Shape]] = defaultdict(dict)
-    for manifest in manifests_of(entries):
-        found[manifest.size.architecture].setdefault(manifest.size.name, manifest.size)
-    return tuple(
-        ModelFacts(family=FAMILIES[name], sizes=tuple(shapes), text="; ".join(map(_shape, shapes.values())))
-        for name, shapes in sorted(found.items(), key=lambda item: (item[0] != "gpt2", item[0]))
-    )
-
-
-def work_differences(rows: Sequence[Row]) -> tuple[WorkDifference, ...]:
-    found = grouped(((row.backend, text), row.name) for row in rows for text in row.work_differences)
-    return tuple(WorkDifference(backend, tuple(names), text) for (backend, text), names in found.items())
-
-
-def _text(workload: Workload, plain: bool) -> str:
-    """``plain``: the report is about PPO alone, which then need not be said."""
+def _text(workload: Workload) -> str:
     where = "per rank" if workload.scaling == "weak" else "in all"
     trains = "all layers train"
     if workload.trainable_layers is not None:
@@ -77,34 +35,14 @@ def _text(workload: Workload, plain: bool) -> str:
         trains = f"LoRA of rank {workload.lora_rank} on every block, whose matrices are frozen"
     if workload.critic is not None:
         trains += f", and a critic of {workload.critic.layers} layers, width {workload.critic.hidden}"
-    lengths = f"{workload.prompt_tokens} prompt + {workload.new_tokens} new tokens"
-    if workload.uneven:
-        prompt = workload.prompt_lengths.text() if workload.prompt_lengths else workload.prompt_tokens
-        response = workload.lengths.text() if workload.lengths else workload.new_tokens
-        lengths = f"prompts of {prompt} and responses of {response} tokens"
-    epochs = "PPO epoch" if workload.algorithm.name == PPO_NAME else "epoch"
+    lengths = f"{'at most ' * workload.uneven}{workload.prompt_tokens} prompt + {workload.new_tokens} new tokens"
     reference = f"{workload.reference} reference" if workload.uses_reference else "no reference"
     return (
-        f"{_algorithm(workload, plain)}{lengths}, {workload.rollouts} samples {where} "
-        f"({workload.scaling} scaling), {counted(workload.ppo_epochs, epochs)} of "
+        f"{lengths}, {workload.rollouts} samples {where} "
+        f"({workload.scaling} scaling), {counted(workload.ppo_epochs, 'epoch')} of "
         f"{counted(workload.optimizer_steps, 'optimizer step')}, "
         f"micro batch at most {workload.micro_batch}, {trains}, {reference}, {_reward(workload.reward)}"
     )
-
-
-def _algorithm(workload: Workload, plain: bool) -> str:
-    algorithm = workload.algorithm
-    groups = f" in groups of {workload.group}" if workload.group > 1 else ""
-    if plain and not groups:
-        return ""
-    options = ", ".join(f"{name.replace('_', ' ')} {_option(value)}" for name, value in algorithm.options.items())
-    return f"{algorithm.name.upper()}{f' ({options})' if options else ''}{groups}, "
-
-
-def _option(value: Option) -> str:
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    return value if isinstance(value, str) else f"{value:g}"
 
 
 def _shape(shape: Shape) -> str:

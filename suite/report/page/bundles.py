@@ -17,7 +17,6 @@ from suite.report.facts.entry import Entry
 from suite.report.facts.environment import facts_of
 from suite.report.facts.model import ReportModel
 from suite.report.facts.pool import Row
-from suite.report.facts.variants import image_ids
 from suite.report.formatting.escape import visible
 from suite.report.formatting.numbers import counted, moment
 
@@ -35,8 +34,7 @@ def href(path: str, page: Path) -> str:
 
 def runs_of(rows: Sequence[Row], entries: Sequence[Entry]) -> dict[int, list[Entry]]:
     """Of each row, by its number. Runs of two folders may have one id, and be of two machines."""
-    known = {(entry.record.run.id, entry.path): entry for entry in entries}
-    return {row.number: [known[run] for run in zip(row.run_ids, row.paths, strict=True)] for row in rows}
+    return {row.number: list(row.entries) for row in rows}
 
 
 def runs_table(model: ReportModel, entries: Sequence[Entry], page: Path, most: int | None = None) -> dict[str, Any]:
@@ -62,11 +60,10 @@ def _run_cells(row: Row, entry: Entry) -> tuple[str, ...]:
 def environments(rows: Sequence[Row], entries: Sequence[Entry]) -> tuple[list[dict[str, str]], dict[int, int]]:
     """Facts as `suite compare` reads them, each distinct set once, and by number of the row its place among these."""
     runs = runs_of(rows, entries)
-    ids = image_ids([entry.record for entry in entries])
     places: dict[tuple[tuple[str, str], ...], int] = {}
     of_row = {}
     for row in rows:
-        facts = facts_of([entry.record for entry in runs[row.number]], ids)
+        facts = facts_of([entry.record for entry in runs[row.number]])
         shown = tuple((visible(name), visible(", ".join(values), 400)) for name, (_, values) in facts.items())
         of_row[row.number] = places.setdefault(shown, len(places))
     return [dict(shown) for shown in places], of_row
@@ -74,17 +71,14 @@ def environments(rows: Sequence[Row], entries: Sequence[Entry]) -> tuple[list[di
 
 def evidence_of(model: ReportModel, entries: Sequence[Entry], page: Path) -> Iterator[dict[str, Any]]:
     """Of each line of the failures' table, as far as somebody reads them."""
-    known = {(entry.record.run.id, entry.path): entry.record.failure for entry in entries}
-    for failure in model.failures[:_MOST_FAILURES]:
-        bundles = list(zip(failure.run_ids, failure.paths, strict=True))
-        first = known[bundles[0]]
-        lines = first.evidence if first else ()
+    for one in model.failures[:_MOST_FAILURES]:
+        lines = one.failure.evidence
         yield {
-            "row": f"R{failure.row}",
-            "kind": failure.kind,
+            "row": one.row.name,
+            "kind": one.failure.kind,
             "lines": [visible(line, 1000) for line in lines[:_MOST_LINES]],
             "left_out": max(0, len(lines) - _MOST_LINES),
-            "bundles": [(visible(run), href(path, page)) for run, path in bundles[:_MOST_LINES]],
+            "bundles": [(visible(run.record.run.id), href(run.path, page)) for run in one.entries[:_MOST_LINES]],
         }
 
 

@@ -41,7 +41,7 @@ def row_data(row: Row, href: str, environment: int) -> dict[str, Any]:
         "kind": row.setting.kind,
         "precision": row.setting.precision,
         "machine": row.setting.machine,
-        "scaling": row.scaling,
+        "scaling": row.manifest.workload.scaling,
         "variant": visible(row.variant),
         "track": row.setting.track,
         "runs": row.ok_runs,
@@ -81,7 +81,7 @@ def ratios(model: ReportModel) -> Iterator[dict[str, Any]]:
             yield {
                 "row": one.row.number,
                 "best": best.row.number,
-                "where": visible(f"{group.size}, {counted(group.ranks, 'rank')}"),
+                "where": visible(f"{group.best.size}, {counted(group.best.ranks, 'rank')}"),
                 "parts": [
                     [name, ratio.value, ratio.low, ratio.high, interval(ratio, bound_digits=1), verdict]
                     for name, ratio, verdict in (("whole iteration", one.ratio, one.verdict), *of_phases)
@@ -91,7 +91,7 @@ def ratios(model: ReportModel) -> Iterator[dict[str, Any]]:
 
 def curve_data(curve: Curve) -> dict[str, Any]:
     base = curve.base
-    label = visible(f"{base.size} {base.backend} {base.strategy}")
+    label = visible(f"{base.size} {base.backend} {base.manifest.layout.strategy()}")
     return {"kind": curve.kind, "base": base.number, "label": label, "lines": _lines(charts.points(curve))}
 
 

@@ -69,7 +69,7 @@ def page_text(
     parts = parts_of(model, (*first, *SECTIONS))
     shown_parts = [figures.of_part(part, PICTURES.get(part.heading, ()), tables) for part in parts]
     environments, environment_of = bundles.environments(model.rows, entries)
-    by_path = {row.number: bundles.href(row.path, path) for row in model.rows}
+    by_path = {row.number: bundles.href(row.shown.path, path) for row in model.rows}
     shown, left_out = ([], "") if is_cut else bundles.traces_of(model.rows, entries)
     data = {
         "schema": PAGE_SCHEMA,
@@ -78,7 +78,7 @@ def page_text(
         "facets": figures.FACETS,
         "phases": [{"name": one.name, "label": one.label, "colour": one.colour} for one in ALL],
         "ratios": list(figures.ratios(model)),
-        "curves": list(map(figures.curve_data, model.scaling.curves)),
+        "curves": list(map(figures.curve_data, model.scaling)),
         "traces": [trace._asdict() for trace in shown],
         "tracesLeftOut": left_out,
         "environments": environments,

@@ -19,7 +19,7 @@ _MOST_TICKS = 6
 
 def figure(model: ReportModel) -> Figure | None:
     """Null where there is no curve."""
-    every = model.scaling.curves
+    every = model.scaling
     if not every:
         return None
     kinds = [kind for kind in ("weak", "strong") if any(curve.kind == kind for curve in every)]

@@ -189,9 +189,10 @@ def _label(key: Key, keys: Sequence[Key]) -> str:
 def _key(row: Row, by_scaling: bool) -> Key:
     """Backend and strategy first, then all else in which two lines can differ."""
     setting = row.setting
-    work = (row.workload, f"{row.work.algorithm} {row.work.family}", row.scaling if by_scaling else "")
+    workload, strategy = row.manifest.workload, row.manifest.layout.strategy()
+    work = (workload.name, f"{row.work.algorithm} {row.work.family}", workload.scaling if by_scaling else "")
     where = (setting.precision, f"{setting.threads_per_rank} threads", f"machine {setting.machine}")
-    return (row.backend, row.strategy, *work, setting.kind, setting.track, setting.device, *where, row.variant)
+    return (row.backend, strategy, *work, setting.kind, setting.track, setting.device, *where, row.variant)
 
 
 def spread(items: Sequence[Item], most: int) -> list[Item]:

@@ -19,7 +19,7 @@ from suite.report.facts.environment import facts_of
 from suite.report.facts.machines import hardware_of
 from suite.report.facts.rollout import lengths_hash_of
 from suite.report.facts.suspect import is_invalid, is_suspect, takes_suspect
-from suite.report.facts.variants import image_ids, launch_setting_of
+from suite.report.facts.variants import launch_setting_of
 from suite.report.facts.work import COUNTED, PASSES
 from suite.report.reading import ALTERED, RUNNING, Caveat, lines_of
 from suite.spec.base import digest
@@ -149,7 +149,7 @@ def machine_name(hardware: Sequence[str] | None) -> str:
 
 def versions_of(record: Record) -> dict[str, str]:
     """Versions of the suite and of everything below it, the suite's commit and the image, as far as a run tells."""
-    facts = facts_of([record], image_ids([record]))
+    facts = facts_of([record])
     return {name: values[0] for name, (kind, values) in sorted(facts.items()) if kind == "version"}
 
 

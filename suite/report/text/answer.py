@@ -115,12 +115,12 @@ def verdicts_of(model: ReportModel) -> list[Verdict]:
 
 def _of_the_answer(model: ReportModel) -> list[Group]:
     groups = model.ranking.groups
-    return [group for group in groups if group.setting.track != "tuned"] or list(groups)
+    return [group for group in groups if group.best.setting.track != "tuned"] or list(groups)
 
 
 def _verdict(group: Group, words: Sequence[Callable[[Setting], str]], several_kinds: bool) -> Verdict:
     best, second = group.places[:2]
-    work = [f"{inline(group.work.algorithm)} on {inline(group.work.family)}"] if several_kinds else []
+    work = [f"{inline(best.row.work.algorithm)} on {inline(best.row.work.family)}"] if several_kinds else []
     lead, difference = group.lead, second.difference
     says_nothing = lead.low is not None and lead.high is not None and lead.high > _WIDEST * lead.low
     confidence: str = "equal within 5 %" if group.is_equal else best.verdict
@@ -133,15 +133,15 @@ def _verdict(group: Group, words: Sequence[Callable[[Setting], str]], several_ki
         ("not in turns", not all(one.in_turns for one in group.places)),
     )
     return Verdict(
-        where=", ".join([*work, *(say(group.setting) for say in words)]),
-        size=inline(group.size),
-        ranks=str(group.ranks),
+        where=", ".join([*work, *(say(best.row.setting) for say in words)]),
+        size=inline(best.row.size),
+        ranks=str(best.row.ranks),
         faster=_faster(group),
         by=UNKNOWN if says_nothing else interval(lead, bound_digits=1),
         confidence=confidence,
         runs=min(len(one.row.measured) for one in group.places),
         remarks=tuple(word for word, is_true in remarks if is_true),
-        phase=difference.mostly if best.verdict == "faster" and difference and difference.is_mostly_one else UNKNOWN,
+        phase=difference.mostly if best.verdict == "faster" and difference else UNKNOWN,
         rows=", ".join(f"R{number}" for number in sorted(one.row.number for one in group.places)),
     )
 
@@ -202,7 +202,7 @@ def figures(model: ReportModel) -> list[str]:
 def _scaling(model: ReportModel) -> str:
     phrases = []
     for kind in ("weak", "strong"):
-        members = [(curve.largest.eta.value, curve) for curve in model.scaling.curves if curve.kind == kind]
+        members = [(curve.largest.eta.value, curve) for curve in model.scaling if curve.kind == kind]
         texts, before = [], ""
         for _, curve in _ends(members):
             last, name = curve.largest, f"eta({curve.largest.row.ranks}; {curve.base.ranks}) "

@@ -9,8 +9,10 @@ from urllib.parse import quote
 
 from suite.bundle.parts import Part as RecordPart
 from suite.bundle.record import plain
+from suite.report.facts.entry import Entry
 from suite.report.facts.model import ReportModel
 from suite.report.facts.pool import Row
+from suite.report.facts.variants import LaunchSetting
 from suite.report.formatting.escape import fenced, inline
 from suite.report.formatting.grid import Table, grid
 from suite.report.plots import NAMES, pictures
@@ -19,8 +21,11 @@ from suite.report.text.section import Block, Bullets, Heading, Listing, Part, Po
 from suite.report.text.sections import SECTIONS
 from suite.report.text.sections.around import DIGESTS
 from suite.spec.base import Frozen, UsageError
+from suite.spec.manifest import Manifest
 
 REPORT_SCHEMA = "suite/report/1"
+#: Of a row, beside its fields.
+_FIGURES = ("samples_per_second", "tokens_per_second", "tokens_per_second_per_device", "two_modes")
 #: The alternative text of a plot.
 _PICTURES = {
     "throughput": "Samples per second by model size, one panel per rank count",
@@ -100,13 +105,24 @@ def anchor(heading: str) -> str:
 def as_json(model: ReportModel) -> dict[str, Any]:
     """For ``json.dumps``, with the answer in sentences; where rows are referred to they are numbers."""
     body = {field.name: _plain(getattr(model, field.name)) for field in fields(model) if field.name != "rows"}
-    rows = [{field.name: _plain(getattr(row, field.name)) for field in fields(row)} for row in model.rows]
+    names = [*(field.name for field in fields(Row)), *_FIGURES]
+    rows = [{name: _plain(getattr(row, name)) for name in names} | _asked(row.manifest) for row in model.rows]
     return {"schema": REPORT_SCHEMA, "summary": list(as_lines(model)), "rows": rows, **body}
+
+
+def _asked(manifest: Manifest) -> dict[str, Any]:
+    workload, nodes, seed = manifest.workload, manifest.layout.nodes, manifest.measure.seed
+    of_work = {"workload": workload.name, "scaling": workload.scaling}
+    return {**of_work, "nodes": nodes, "seed": seed, "manifest_hash": manifest.hash}
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Row):
         return value.number
+    if isinstance(value, Entry):
+        return value.path
+    if isinstance(value, LaunchSetting):
+        return value._asdict()
     if isinstance(value, Frozen):
         return value.model_dump(mode="json")
     if isinstance(value, RecordPart):

@@ -128,9 +128,9 @@ _VARYING: tuple[Shown, ...] = (
     (Column("threads/rank"), lambda row: str(row.setting.threads_per_rank)),
     (Column("algorithm", False), lambda row: inline(row.work.algorithm)),
     (Column("model", False), lambda row: inline(row.work.family)),
-    (Column("workload", False), lambda row: inline(row.workload)),
-    (Column("scaling", False), lambda row: row.scaling),
-    (Column("nodes"), lambda row: str(row.nodes)),
+    (Column("workload", False), lambda row: inline(row.manifest.workload.name)),
+    (Column("scaling", False), lambda row: row.manifest.workload.scaling),
+    (Column("nodes"), lambda row: str(row.manifest.layout.nodes)),
     (Column("variant", False), lambda row: inline(row.variant) if row.variant else UNKNOWN),
 )
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from suite.launch.cluster.registry import CLUSTER_LAUNCHERS
 from suite.report.facts.model import ReportModel
 from suite.report.facts.network import SCOPES, NetworkLine, row_names
+from suite.report.facts.variants import rerun_options
+from suite.report.facts.work import model_families, work_differences, workloads
 from suite.report.formatting.escape import inline, prose, visible
 from suite.report.formatting.grid import Column, Table
 from suite.report.formatting.numbers import UNKNOWN, few, number, percent
@@ -21,7 +23,10 @@ _NETWORK = (
     "what one device's link carries in one direction. Of the message size that reached most, median of the runs. "
     "Latency: an all-reduce of four bytes."
 )
-_CATALOGUE = "Catalogue: what the device's links, or the network of its maker's own systems, carry in one direction."
+_EXPECTED = (
+    "Expected: what the device's links, or its share of the node's adapters and at most what its maker's own systems "
+    "have, carry in one direction."
+)
 
 _COLUMNS: tuple[tuple[Column, Callable[[NetworkLine], str]], ...] = (
     (Column("rows", False), lambda line: row_names(line.rows)),
@@ -30,27 +35,30 @@ _COLUMNS: tuple[tuple[Column, Callable[[NetworkLine], str]], ...] = (
     (Column("nodes"), lambda line: str(line.nodes)),
     (Column("where", False), lambda line: SCOPES[line.scope]),
     (Column("runs"), lambda line: str(line.runs)),
-    (Column("all-reduce"), lambda line: _over(line.measured.all_reduce, 1e9)),
-    (Column("slowest run"), lambda line: _over(line.lowest_all_reduce, 1e9)),
-    (Column("all-gather"), lambda line: _over(line.measured.all_gather, 1e9)),
-    (Column("send and receive"), lambda line: _over(line.measured.send_receive, 1e9)),
-    (Column("latency us"), lambda line: _over(line.measured.latency_seconds, 1e-6)),
-    (Column("catalogue"), lambda line: _over(line.catalogue_bytes_per_second, 1e9)),
-    (Column("all-reduce of it %"), lambda it: _over(it.measured.all_reduce, it.catalogue_bytes_per_second, percent)),
+    (Column("all-reduce"), lambda line: _over(line.bus_bytes_per_second.get("all_reduce"), 1e9)),
+    (Column("all-gather"), lambda line: _over(line.bus_bytes_per_second.get("all_gather"), 1e9)),
+    (Column("send and receive"), lambda line: _over(line.bus_bytes_per_second.get("send_receive"), 1e9)),
+    (Column("latency us"), lambda line: _over(line.latency_seconds, 1e-6)),
+    (Column("expected"), lambda line: _over(line.expected_bytes_per_second, 1e9)),
+    (
+        Column("all-reduce of it %"),
+        lambda it: _over(it.bus_bytes_per_second.get("all_reduce"), it.expected_bytes_per_second, percent),
+    ),
 )
 
 
 def work(model: ReportModel) -> Iterator[Block]:
     """One iteration of each workload, and where the work of trainers differs that stand beside nothing else."""
-    yield bullets(f"{inline(fact.name)}: {prose(fact.text, 800)}." for fact in model.work)
-    if {one.family for one in model.models} - {"GPT-2"}:
+    yield bullets(f"{inline(name)}: {prose(text, 800)}." for name, text in workloads(model.rows))
+    families = model_families(model.rows)
+    if families.keys() - {"GPT-2"}:
         yield "The models' families and shapes:"
-        yield bullets(f"{one.family}: {prose(one.text, 800)}." for one in model.models)
-    beside = {side.row.number for group in model.beside for side in group.sides}
-    apart = model.differences_of({row.number for row in model.rows} - beside)
-    differences = few([f"{inline(one.backend)} ({', '.join(one.rows)}): {prose(one.text)}." for one in apart])
+        yield bullets(f"{family}: {prose(text, 800)}." for family, text in families.items())
+    beside = {side.row.number for group in model.beside for side in group}
+    apart = work_differences([row for row in model.rows if row.number not in beside])
+    differences = few([f"{inline(name)} ({', '.join(rows)}): {prose(text)}." for (name, text), rows in apart.items()])
     if differences:
-        others = "other " if len(apart) < len(model.work_differences) else ""
+        others = "other " if len(apart) < len(work_differences(model.rows)) else ""
         yield f"Where the work of {others}trainers differs from the suite's own iteration:"
         yield bullets(differences)
 
@@ -59,9 +67,9 @@ def stacks(model: ReportModel) -> Iterator[Block]:
     """What they say of themselves, and what the records say of their figures."""
     for machine in model.machines:
         where = f" on machine {machine.letter}" if len(model.machines) > 1 else ""
-        for fact in machine.notes:
-            yield f"{inline(fact.name)}{where}:"
-            yield bullets(few([prose(note) for note in fact.values]))
+        for backends, notes in machine.notes.items():
+            yield f"{inline(backends)}{where}:"
+            yield bullets(few([prose(note) for note in notes]))
     if model.recorded_conventions:
         yield "How the runs' own figures are made, as their records tell:"
         yield bullets(map(prose, model.recorded_conventions))
@@ -70,21 +78,20 @@ def stacks(model: ReportModel) -> Iterator[Block]:
 def machines(model: ReportModel) -> Iterator[Block]:
     for machine in model.machines:
         yield Heading(f"Machine {machine.letter}") if len(model.machines) > 1 else ""
-        rows = tuple((inline(fact.name), "; ".join(prose(value) for value in fact.values)) for fact in machine.facts)
-        yield Table(_FACTS, rows)
+        facts = machine.facts.items()
+        yield Table(_FACTS, tuple((inline(name), "; ".join(map(prose, values))) for name, values in facts))
 
 
 def network(model: ReportModel) -> Iterator[Block]:
     lines = model.networks
     if lines:
-        is_known = any(line.catalogue_bytes_per_second for line in lines)
+        is_known = any(line.expected_bytes_per_second for line in lines)
         tells = {
             "machine": len(model.machines) > 1,
-            "slowest run": any(line.runs > 1 for line in lines),
-            **dict.fromkeys(("catalogue", "all-reduce of it %"), is_known),
+            **dict.fromkeys(("expected", "all-reduce of it %"), is_known),
         }
         columns = tuple((column, show) for column, show in _COLUMNS if tells.get(column.title, True))
-        yield f"{_NETWORK} {_CATALOGUE}" if is_known else _NETWORK
+        yield f"{_NETWORK} {_EXPECTED}" if is_known else _NETWORK
         yield table_of(columns, lines)
 
 
@@ -95,7 +102,7 @@ def _over(value: float | None, unit: float | None, show: Callable[[float], str] 
 def commands(model: ReportModel) -> Iterator[Block]:
     """Of each row; the command that fails where any byte of any bundle is another one; and each bundle's digest."""
     yield "One command per row; it takes everything from the manifest."
-    if any(row.launcher in CLUSTER_LAUNCHERS for row in model.rows):
+    if any(row.launch.launcher in CLUSTER_LAUNCHERS for row in model.rows):
         yield (
             "A cluster's own options, such as a partition, follow a `--`; `suite submit LAUNCHER --manifest FILE` "
             "submits the same runs without waiting for them."
@@ -103,8 +110,8 @@ def commands(model: ReportModel) -> Iterator[Block]:
     commands = []
     for row in model.rows:
         words = [
-            visible(row.path, 4096).rstrip("/") + "/manifest.json",
-            *(visible(word, 4096) for word in row.rerun_options),
+            visible(row.shown.path, 4096).rstrip("/") + "/manifest.json",
+            *(visible(word, 4096) for word in rerun_options(row.manifest, row.launch, row.shown.record)),
         ]
         commands.append(f"suite rerun {shlex.join(words)} # {row.name}")
     yield Listing(tuple(commands), "sh")
@@ -113,7 +120,7 @@ def commands(model: ReportModel) -> Iterator[Block]:
         yield "This fails unless every bundle is byte for byte the one that this report was made of."
         paths = shlex.join(visible(path, 4096) for path in evidence.paths)
         yield Listing((f"suite verify {paths} --digest {evidence.digest}",), "sh")
-    lines = [f"{bundle.digest}  {visible(bundle.path, 4096)}" for bundle in evidence.bundles if bundle.digest]
+    lines = [f"{digest}  {visible(path, 4096)}" for path, digest in evidence.bundles.items() if digest]
     if lines:
         yield "Digests of the bundles (SHA-256 over the list of a bundle's files):"
         yield Listing(tuple(lines), file=DIGESTS)

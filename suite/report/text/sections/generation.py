@@ -8,11 +8,12 @@ from suite.report.facts.entry import grouped
 from suite.report.facts.model import ReportModel
 from suite.report.facts.network import row_names
 from suite.report.facts.pool import Row
-from suite.report.facts.rollout import Generation, RoleUse, Unevenness
+from suite.report.facts.rollout import RoleUse
 from suite.report.formatting.escape import inline
 from suite.report.formatting.grid import Column, Table
 from suite.report.formatting.numbers import UNKNOWN, counted, gib, interval, number, percent
 from suite.report.text.section import LABEL, Block, Shown, label, rate, seconds, shown, table_of
+from suite.spec.layout import Layout
 from suite.stats.intervals import Interval
 
 _PHASES = ("sync", "generate", "train")
@@ -41,8 +42,8 @@ _PERIODS = (
     "allowed. Exposed: what training waited for samples."
 )
 _ROLES = (
-    "How long a device of each role worked in a period, in the mean over its devices, and how long it had nothing to "
-    "do. Roles work at the same time, so their seconds do not add up:"
+    "How long a device of each role worked in a period, in the mean over its devices. Roles work at the same time, so "
+    "their seconds do not add up:"
 )
 _TOKENS = "Tokens of the samples of one iteration, the same in every iteration and on every backend and layout."
 _COST = (
@@ -57,54 +58,64 @@ _LENGTHS = (
 
 
 def generation(model: ReportModel) -> Iterator[Block]:
-    rows = [row for row in model.rows if row.generation]
+    rows = [row for row in model.rows if row.measured and _generates_apart(row.manifest.layout)]
     if not rows:
         return
     yield _WHAT
-    columns: list[Shown] = [(Column("engine", False), shown("generation", _engine))]
+    columns: list[Shown] = [(Column("engine", False), _engine)]
     columns += [(Column(f"{name} s"), seconds(name)) for name in _PHASES]
     columns += [(Column("iteration s"), shown("iteration_seconds"))]
     yield table_of([LABEL, *columns], rows)
-    together = [row for row in rows if row.generation and not row.generation.ranks]
+    together = [row for row in rows if not row.manifest.layout.generation_ranks]
     memory: list[Shown] = [
-        (Column("while training", False), shown("generation.asleep", lambda asleep: "asleep" if asleep else "awake"))
+        (Column("while training", False), lambda row: "asleep" if row.manifest.layout.engine_sleep else "awake")
     ]
     memory += [(Column(f"{name} GiB"), _peak(name)) for name in _PHASES]
     if together:
         yield _MEMORY
         yield table_of([LABEL, *memory], together)
-    known = [row for row in rows if row.generation and row.generation.logprob_difference_mean is not None]
+    known = [row for row in rows if row.rollout.logprob_difference_mean is not None]
     if known:
         yield _MISMATCH
         mismatch: list[Shown] = [
-            (Column("mean difference"), shown("generation.logprob_difference_mean")),
-            (Column("greatest"), shown("generation.logprob_difference_max")),
-            (
-                Column("effective samples %"),
-                shown("generation.effective_sample_size", lambda share: f"{100 * share:.1f}"),
-            ),
+            (Column("mean difference"), shown("rollout.logprob_difference_mean")),
+            (Column("greatest"), shown("rollout.logprob_difference_max")),
+            (Column("effective samples %"), shown("rollout.effective_sample_size", lambda share: f"{100 * share:.1f}")),
         ]
         yield table_of([LABEL, *mismatch], known)
-    split = [row for row in rows if row.generation and row.generation.order == "ahead"]
+    split = [row for row in rows if row.manifest.layout.generation_ranks and not _order(row)]
     if split:
         yield _SPLIT
         stale: list[Shown] = [
-            (Column("generating ranks"), shown("generation.ranks", str)),
-            (Column("staleness"), shown("generation.staleness", str)),
-            (Column("generating s"), shown("generation.overlap.generating")),
-            (Column("exposed s"), shown("generation.overlap.exposed")),
-            (Column("training s"), shown("generation.overlap.training")),
-            (Column("generating ranks idle s"), shown("generation.overlap.waiting")),
-            (Column("generating GiB"), shown("generation.overlap.generation_bytes", gib)),
-            (Column("training GiB"), shown("generation.overlap.training_bytes", gib)),
+            (Column("generating ranks"), lambda row: str(row.manifest.layout.generation_ranks)),
+            (Column("staleness"), shown("rollout.staleness", str)),
+            (Column("generating s"), shown("rollout.generating")),
+            (Column("exposed s"), shown("rollout.exposed")),
+            (Column("training s"), shown("rollout.training")),
+            (Column("generating ranks idle s"), shown("rollout.waiting")),
+            (Column("generating GiB"), shown("rollout.generation_bytes", gib)),
+            (Column("training GiB"), shown("rollout.training_bytes", gib)),
         ]
         yield table_of([LABEL, *stale], split)
 
 
-def _engine(one: Generation) -> str:
-    own = "the stack's own" if one.engine == "hf" else inline(one.engine)
-    order = "" if one.order == "ahead" else f", {one.order}"
-    return f"{own}, on {counted(one.ranks, 'rank')} of its own{order}" if one.ranks else own
+def _generates_apart(layout: Layout) -> bool:
+    return layout.generation != "hf" or layout.placement != "colocated"
+
+
+def _engine(row: Row) -> str:
+    layout = row.manifest.layout
+    own = "the stack's own" if layout.generation == "hf" else inline(layout.generation)
+    ranks = counted(layout.generation_ranks, "rank")
+    return f"{own}, on {ranks} of its own{_order(row)}" if layout.generation_ranks else own
+
+
+def _order(row: Row) -> str:
+    """Ranks that only generate do the next batch while the others train; those of trainers as far ahead as a queue lets
+    them, or in turn with the others."""
+    if row.setting.asynchronous:
+        return ", asynchronous"
+    return "" if row.setting.kind == "engine" else ", in turn"
 
 
 def _peak(name: str) -> Callable[[Row], str]:
@@ -112,15 +123,15 @@ def _peak(name: str) -> Callable[[Row], str]:
 
 
 def asynchronous(model: ReportModel) -> Iterator[Block]:
-    rows = [row for row in model.rows if row.asynchronous]
+    rows = [row for row in model.rows if row.rollout.roles]
     if not rows:
         return
     yield _PERIODS
     columns: list[Shown] = [
         (Column("period s [95 %]"), _period),
         (Column("consumed samples/s [95 %]"), rate),
-        (Column("exposed s"), shown("asynchronous.exposed")),
-        (Column("staleness", False), shown("asynchronous.staleness", _histogram)),
+        (Column("exposed s"), shown("rollout.exposed")),
+        (Column("staleness", False), shown("rollout.ages", _histogram)),
     ]
     yield table_of([LABEL, *columns], rows)
     yield _ROLES
@@ -130,9 +141,8 @@ def asynchronous(model: ReportModel) -> Iterator[Block]:
         (Column("devices"), lambda of: str(of[1].ranks)),
         (Column("busy s"), lambda of: number(of[1].busy_seconds)),
         (Column("busy % [95 %]"), lambda of: interval(of[1].busy_share.scaled(100), bound_digits=1)),
-        (Column("idle % [95 %]"), lambda of: interval(of[1].idle_share.scaled(100), bound_digits=1)),
     ]
-    yield table_of(roles, [(row, role) for row in rows if row.asynchronous for role in row.asynchronous.roles])
+    yield table_of(roles, [(row, role) for row in rows for role in row.rollout.roles])
 
 
 def _period(row: Row) -> str:
@@ -148,17 +158,17 @@ def _histogram(staleness: Sequence[tuple[int, float]]) -> str:
 
 
 def lengths(model: ReportModel) -> Iterator[Block]:
-    rows = [row for row in model.rows if row.unevenness]
+    rows = [row for row in model.rows if row.rollout.lengths]
     if not rows:
         return
     yield _TOKENS
     yield Table(_LENGTHS, tuple(_length_cells(rows)))
     yield _COST
     columns: list[Shown] = [
-        (Column("batches", False), shown("unevenness", _batches)),
-        (Column("padded %"), shown("unevenness.padded_share", percent)),
-        (Column("idle slots %"), shown("unevenness.idle_slot_share", percent)),
-        (Column("lost s"), shown("unevenness.idle_slot_seconds")),
+        (Column("batches", False), _batches),
+        (Column("padded %"), shown("rollout.padded_share", percent)),
+        (Column("idle slots %"), shown("rollout.idle_slot_share", percent)),
+        (Column("lost s"), shown("rollout.idle_slot_seconds")),
         (Column("lost %"), _lost_share),
         (Column("idle ranks %"), shown("idle.share", percent)),
     ]
@@ -167,11 +177,13 @@ def lengths(model: ReportModel) -> Iterator[Block]:
 
 def _length_cells(rows: Sequence[Row]) -> Iterator[tuple[str, ...]]:
     """Two lines for the rows that share their samples, of which the first alone names them."""
-    for (workload, _), members in grouped(((row.workload, row.lengths_hash), row) for row in rows).items():
-        one, names = members[0].unevenness, row_names([row.number for row in members])
-        assert one is not None, "only uneven rows are shown"
-        yield (names, inline(workload), str(one.samples), "prompts", *_figures(one.prompt))
-        yield ("", "", "", "responses", *_figures(one.response))
+    alike = grouped(((row.manifest.workload.name, row.lengths_hash), row) for row in rows)
+    for (workload, _), members in alike.items():
+        lengths, samples = members[0].rollout.lengths, members[0].manifest.work.global_rollouts
+        assert lengths is not None, "only uneven rows are shown"
+        names = row_names([row.number for row in members])
+        yield (names, inline(workload), str(samples), "prompts", *_figures(lengths.prompt))
+        yield ("", "", "", "responses", *_figures(lengths.response))
 
 
 def _figures(one: LengthSummary) -> tuple[str, ...]:
@@ -179,10 +191,11 @@ def _figures(one: LengthSummary) -> tuple[str, ...]:
     return number(one.mean), *whole, percent(one.at_cap)
 
 
-def _batches(one: Unevenness) -> str:
-    return ("packed" if one.packed else "padded") + ", balanced" * one.balanced
+def _batches(row: Row) -> str:
+    layout = row.manifest.layout
+    return ("packed" if layout.packing else "padded") + ", balanced" * layout.balance
 
 
 def _lost_share(row: Row) -> str:
-    lost = row.unevenness.idle_slot_seconds if row.unevenness else None
+    lost = row.rollout.idle_slot_seconds
     return percent(lost / row.iteration_seconds) if lost is not None and row.iteration_seconds else UNKNOWN

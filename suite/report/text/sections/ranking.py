@@ -9,20 +9,21 @@ from suite.report.facts.entry import RUNS_TO_PUBLISH, RUNS_TO_RANK, SUITE_CLOCK,
 from suite.report.facts.model import ReportModel
 from suite.report.facts.noise import COMPARED
 from suite.report.facts.pool import Row
-from suite.report.facts.ranking import Group, RankedRow, SideBySide
-from suite.report.facts.work import COUNTED
+from suite.report.facts.ranking import Group, RankedRow, Side
+from suite.report.facts.work import COUNTED, work_differences
 from suite.report.formatting.escape import inline, prose
 from suite.report.formatting.grid import Column, Notes, Table
 from suite.report.formatting.numbers import UNKNOWN, counted, few, gib, interval, listed, number, percent
 from suite.report.text.answer import nothing_ranked
 from suite.report.text.section import Block, Heading, Shown, bullets, rate, table_of, varying
+from suite.spec.phases import ALL_NAMES
 
 _TURNS = "Ratios of rows that took turns by iteration are of {} turns, one start for each run."
 _TOO_FEW = (
     f"Too few runs: {RUNS_TO_PUBLISH} are needed to publish a figure and {RUNS_TO_RANK} to rank; the order shown is "
     "not a result."
 )
-_SEEDS = "Seeds: rows that differ in their seed alone do not compete; those of each seed are ranked by themselves."
+_SEEDS = "Seeds: rows of each seed are ranked by themselves."
 #: What a cell shows of a phase that is not there.
 _NONE = "\N{EN DASH}"
 _Member = tuple[Group, RankedRow]
@@ -57,10 +58,10 @@ def ranked(model: ReportModel) -> Iterator[Block]:
         )
     has_headings = len({row.setting for row in model.rows}) > 1
     notes: dict[str, None] = {}
-    groups = sorted(model.ranking.groups, key=lambda group: (group.setting, group.work))
-    for setting, of_setting in groupby(groups, lambda group: group.setting):
+    groups = sorted(model.ranking.groups, key=lambda group: (group.best.setting, group.best.work))
+    for setting, of_setting in groupby(groups, lambda group: group.best.setting):
         yield Heading(_heading(setting, model.algorithms)) if has_headings else ""
-        for work, of_work in groupby(of_setting, lambda group: group.work):
+        for work, of_work in groupby(of_setting, lambda group: group.best.work):
             yield f"{prose(work.text)}:" if model.several_kinds else ""
             alike = list(of_work)
             table = _table(alike)
@@ -75,7 +76,7 @@ def _origins(group: Group) -> Iterator[str]:
     best = group.places[0].row.name
     for ranked in group.places:
         found = ranked.difference
-        if ranked.verdict == "slower" and found and found.is_mostly_one:
+        if ranked.verdict == "slower" and found:
             yield (
                 f"{ranked.row.name} takes {number(found.seconds)} s longer per iteration than {best}, "
                 f"{percent(found.share)} % of that in {found.mostly}{'; elsewhere it is faster' * (found.share > 1)}."
@@ -104,8 +105,8 @@ def _table(groups: Sequence[Group]) -> Table:
         *varying([ranked.row for _, ranked in members]),
     ]
     columns: list[tuple[Column, Callable[[_Member], str]]] = [
-        (Column("size", False), lambda it: inline(it[0].size) if _is_first(it) else ""),
-        (Column("ranks"), lambda it: str(it[0].ranks) if _is_first(it) else ""),
+        (Column("size", False), lambda it: inline(it[1].row.size) if _is_first(it) else ""),
+        (Column("ranks"), lambda it: str(it[1].row.ranks) if _is_first(it) else ""),
         *((column, _of_row(show)) for column, show in named),
         (Column("ratio to best [95 %]"), lambda it: "1" if _is_first(it) else interval(it[1].ratio, bound_digits=1)),
         (Column("verdict", False), _verdict),
@@ -117,7 +118,7 @@ def _table(groups: Sequence[Group]) -> Table:
     if turns := sorted({ranked.turns for _, ranked in members if ranked.turns}):
         notes.append(_TURNS.format(" to ".join(map(str, dict.fromkeys((turns[0], turns[-1]))))))
     notes += [_TOO_FEW] if any(ranked.verdict == "too few runs" for _, ranked in members) else []
-    notes += [_SEEDS] if any(group.seed is not None for group in groups) else []
+    notes += [_SEEDS] if len({group.best.manifest.measure.seed for group in groups}) > 1 else []
     notes += [
         f"{word.capitalize()}: {text}."
         for word, text, is_so in _REMARKS
@@ -180,7 +181,7 @@ _REMARKS: tuple[tuple[str, str, Callable[[Group, RankedRow], bool]], ...] = (
         "stale samples",
         "this row trains on samples of older weights, so it need not wait for them; what a policy learns from them is "
         "not measured",
-        lambda _, ranked: bool(ranked.row.generation and ranked.row.generation.staleness),
+        lambda _, ranked: bool(ranked.row.rollout.staleness),
     ),
     (
         "other work",
@@ -197,9 +198,10 @@ def side_by_side(model: ReportModel) -> Iterator[Block]:
     yield Heading("Trainers and engines side by side")
     yield _WHAT
     for group in model.beside:
-        setting, work = group.sides[0].row.setting, f"{prose(group.work.text)}, {inline(group.workload)}"
+        row, setting = group[0].row, group[0].row.setting
+        work = f"{prose(row.work.text)}, {inline(row.manifest.workload.name)}"
         yield (
-            f"{inline(group.size)} on {counted(group.ranks, 'rank')}, {work}, {setting.track}, {setting.precision} on "
+            f"{inline(row.size)} on {counted(row.ranks, 'rank')}, {work}, {setting.track}, {setting.precision} on "
             f"{setting.device}, machine {setting.machine}:"
         )
         yield _rates(group)
@@ -209,13 +211,13 @@ def side_by_side(model: ReportModel) -> Iterator[Block]:
     yield from _differences(model)
 
 
-def _rates(group: SideBySide) -> Table:
-    notes, first = Notes(), group.sides[0].row
+def _rates(group: Sequence[Side]) -> Table:
+    notes, first = Notes(), group[0].row
     ratio = ["to fastest engine"] if first.setting.kind == "engine" else []
     memory = "device GiB" if first.setting.device == "cuda" else "resident GiB"
     titles = ("row", "backend", "kind", "layout", "runs", "samples/s [95 %]", *ratio, memory)
     rows = []
-    for side in group.sides:
+    for side in group:
         row, ratio_cell = side.row, interval(side.ratio, bound_digits=1)
         marks = (
             f"Other work than {first.name}: {'; '.join(side.otherwise)}" if side.otherwise else "",
@@ -230,39 +232,44 @@ def _rates(group: SideBySide) -> Table:
     return Table(columns, tuple(rows), tuple(notes))
 
 
-def _phases(group: SideBySide) -> Table:
+def _phases(group: Sequence[Side]) -> Table:
     notes = Notes()
-    columns = (Column("row", False), Column("backend", False), *map(Column, group.phases), Column("iteration"))
+    phases = [name for name in ALL_NAMES if any(name in side.row.phase_names for side in group)]
+    columns = (Column("row", False), Column("backend", False), *map(Column, phases), Column("iteration"))
     rows = []
-    for side in group.sides:
-        row, lacking = side.row, dict(side.lacking)
+    for side in group:
+        row, reasons = side.row, side.row.lacking_phases
         found = {phase.name: number(phase.seconds) for phase in row.phases}
-        cells = [
-            found.get(name) or f"{_NONE} {notes.mark(f'No {name}: {prose(lacking[name])}')}" for name in group.phases
-        ]
+        cells = []
+        for name in phases:
+            why = (
+                f" {notes.mark(f'No {name}: {prose(reasons[name])}')}" if name in reasons and name not in found else ""
+            )
+            cells.append(found.get(name, _NONE) + why)
         mark = f" {notes.mark(_BESIDE)}" if row.setting.asynchronous else ""
         rows.append((row.name, f"{inline(row.backend)}{mark}", *cells, number(row.iteration_seconds)))
     return Table(columns, tuple(rows), tuple(notes))
 
 
-def _counts(group: SideBySide) -> str:
-    row = group.sides[0].row
+def _counts(group: Sequence[Side]) -> str:
+    row = group[0].row
     counts = {field.replace("_", " "): getattr(row.counts, field) for field in ("samples", *COUNTED)}
     known = [f"{name} {UNKNOWN if count is None else f'{count:,}'}" for name, count in counts.items()]
-    differ = any(side.otherwise for side in group.sides)
+    differ = any(side.otherwise for side in group)
     others = "the others too, but for what is noted at their names" if differ else "all others too"
     return f"{row.name} counted in an iteration: {', '.join(known)}; {others}."
 
 
 def _differences(model: ReportModel) -> Iterator[Block]:
-    shown = [side.row for group in model.beside for side in group.sides if side.row.setting.kind == "trainer"]
-    by_backend = grouped((one.backend, one) for one in model.differences_of({row.number for row in shown}))
+    trainers = [side.row for group in model.beside for side in group if side.row.setting.kind == "trainer"]
+    shown = sorted(trainers, key=lambda row: row.number)
+    by_backend = grouped((backend, (text, names)) for (backend, text), names in work_differences(shown).items())
     if by_backend:
         yield "What these trainers do otherwise than the suite's own iteration of the same work:"
         for name, known in by_backend.items():
-            rows = [row.name for row in sorted(shown, key=lambda row: row.number) if row.backend == name]
+            rows = [row.name for row in shown if row.backend == name]
             # each with its rows unless it is of all of them
-            some = {one.text: "" if set(one.rows) == set(rows) else f" ({', '.join(one.rows)})" for one in known}
+            some = {text: "" if set(of) == set(rows) else f" ({', '.join(of)})" for text, of in known}
             yield f"{inline(name)} ({', '.join(rows)}):"
             yield bullets(few([f"{prose(text)}{of}" for text, of in some.items()]))
     silent = sorted({row.backend for row in shown} - by_backend.keys())

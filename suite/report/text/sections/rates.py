@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from statistics import median
 
+from suite.launch.outcome import NEXT_STEPS
 from suite.report.facts.entry import RUNS_TO_PUBLISH
 from suite.report.facts.model import ReportModel
 from suite.report.facts.pool import Row
@@ -30,6 +31,7 @@ _MOST_NAMED = 12
 _VOID = "Iterations that do not count, because optimizer steps were skipped in them (overflow at the loss scale)"
 _SHARED = "The bounds draw on what all rows of a machine vary by: fewer rows beside them give other bounds."
 _ABOVE_PEAK = "Above 100 %, which no device can reach: doubt time, the device's name or, in older runs in fp32, TF32"
+_UNKNOWN_RATES = "It needs counted FLOPs and a device whose peaks at this precision the catalogue has"
 _OfCurve = tuple[Curve, Point]
 _SHARED_CPU = (
     " On a CPU the ranks of a node share its cores and memory bandwidth: eta describes that machine and the code's "
@@ -70,8 +72,8 @@ def _named(names: Sequence[str]) -> str:
 def _utilisation(row: Row, causal: bool, notes: Notes) -> str:
     rates = (row.mfu, row.hfu, *([row.hfu_causal] if causal else []), row.mbu)
     figures = UNKNOWN if set(rates) == {None} else " / ".join(percent(rate) for rate in rates)
-    unknown = row.unknown_utilisation or ""
-    reasons = [unknown[:1].upper() + unknown[1:], _ABOVE_PEAK * any((rate or 0) > 1 for rate in rates)]
+    unknown = _UNKNOWN_RATES if row.measured and None in rates else ""
+    reasons = (unknown, _ABOVE_PEAK * any((rate or 0) > 1 for rate in rates))
     return " ".join([figures, *map(notes.mark, filter(None, reasons))])
 
 
@@ -98,7 +100,7 @@ def alone(model: ReportModel) -> Iterator[Block]:
 
 
 def without_scoring(model: ReportModel) -> Iterator[Block]:
-    rows = [row for row in model.rows if row.separate_critic and row.phases and not row.setting.asynchronous]
+    rows = [row for row in model.rows if row.manifest.workload.critic and row.phases and not row.setting.asynchronous]
     columns = (LABEL[0], *map(Column, ("samples/s [95 %]", "samples/s of generate + train", "left out %")))
     cells = []
     for row in rows:
@@ -136,12 +138,12 @@ def predicted(model: ReportModel) -> Iterator[Block]:
 
 
 def scaling(model: ReportModel) -> Iterator[Block]:
-    curves = model.scaling.curves
+    curves = model.scaling
     if not curves:
         yield "Nothing was measured on two rank counts under one strategy, so there is no efficiency to report."
         return
     rows = [point.row for curve in curves for point in curve.points]
-    has_shared_cpu = any(row.setting.device == "cpu" and row.nodes < row.ranks for row in rows)
+    has_shared_cpu = any(row.setting.device == "cpu" and row.manifest.layout.nodes < row.ranks for row in rows)
     yield (
         "The last columns are the eta of each phase's own time. Do not compare rows of different N0 or strategy."
         f"{_SHARED_CPU * has_shared_cpu}"
@@ -151,19 +153,17 @@ def scaling(model: ReportModel) -> Iterator[Block]:
         if points:
             yield Heading(heading)
             yield _eta_table(points)
-    if model.scaling.alone:
-        yield f"Without another rank count: {', '.join(row.name for row in model.scaling.alone)}."
 
 
 def _eta_table(points: Sequence[_OfCurve]) -> Table:
     known = [name for name in TIMED_NAMES if any(name in dict(point.phase_eta) for _, point in points)]
-    has_nodes = any(point.row.nodes > 1 for _, point in points)
+    has_nodes = any(point.row.manifest.layout.nodes > 1 for _, point in points)
     columns: list[tuple[Column, Callable[[_OfCurve], str]]] = [
         (Column("size", False), lambda of: inline(of[0].base.size)),
         (Column("backend", False), lambda of: inline(of[0].base.backend)),
-        (Column("strategy", False), lambda of: of[0].base.strategy),
+        (Column("strategy", False), lambda of: of[0].base.manifest.layout.strategy()),
         (Column("rows", False), lambda of: f"{of[0].base.name}, {of[1].row.name}"),
-        *([(Column("nodes"), lambda of: str(of[1].row.nodes))] if has_nodes else ()),
+        *([(Column("nodes"), lambda of: str(of[1].row.manifest.layout.nodes))] if has_nodes else ()),
         (Column("N0"), lambda of: str(of[0].base.ranks)),
         (Column("N"), lambda of: str(of[1].row.ranks)),
         (Column("speed-up"), lambda of: number(of[1].speedup.value)),
@@ -183,12 +183,13 @@ def failures(model: ReportModel) -> Iterator[Block]:
     titles = ("row", "size", "ranks", "backend", "runs", "kind", "phase", "evidence")
     cells = []
     for one in model.failures:
-        row = model.rows[one.row - 1]
-        more = f" + {one.evidence_lines - 1} more" if one.evidence_lines > 1 else ""
-        evidence = f"{code(one.evidence) if one.evidence else UNKNOWN}{more}"
-        told = (f"{len(one.run_ids)} of {row.runs}", one.kind, inline(one.phase) if one.phase else UNKNOWN, evidence)
+        row, failure = one.row, one.failure
+        more = f" + {len(failure.evidence) - 1} more" if len(failure.evidence) > 1 else ""
+        evidence = f"{code(failure.evidence[0])}{more}" if failure.evidence else UNKNOWN
+        phase = inline(failure.phase) if failure.phase else UNKNOWN
+        told = (f"{len(one.entries)} of {row.runs}", failure.kind, phase, evidence)
         cells.append((row.name, inline(row.size), str(row.ranks), inline(row.backend), *told))
-    steps = {failure.kind: failure.next_step for failure in model.failures}
+    kinds = sorted({one.failure.kind for one in model.failures})
     if cells:
         columns = tuple(Column(title, title in ("ranks", "runs")) for title in titles)
-        yield Table(columns, tuple(cells), tuple(f"{kind}: {steps[kind]}" for kind in sorted(steps)))
+        yield Table(columns, tuple(cells), tuple(f"{kind}: {NEXT_STEPS[kind]}" for kind in kinds))
