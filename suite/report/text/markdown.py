@@ -13,7 +13,7 @@ from suite.report.facts.model import ReportModel
 from suite.report.facts.pool import Row
 from suite.report.formatting.escape import fenced, inline
 from suite.report.formatting.grid import Table, grid
-from suite.report.plots import NAMES, pictures
+from suite.report.plots import NAMES, can_draw, draw
 from suite.report.text.answer import answer, as_lines
 from suite.report.text.section import Block, Bullets, Heading, Listing, Part, Pointers, Section, parts_of
 from suite.report.text.sections import SECTIONS
@@ -128,7 +128,7 @@ def write(model: ReportModel, output: Path, first: Sequence[Section] = ()) -> tu
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as draft:
-            drawn = pictures(model, Path(draft))
+            drawn = draw(model, Path(draft)) if can_draw() else []
             parts = parts_of(model, (*first, *SECTIONS))
             for name, text in beside(model.title, {path.stem: path.name for path in drawn}, parts).items():
                 drawn.append(Path(draft) / name)
