@@ -52,8 +52,8 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True)
 class Chart:
-    """``name``: what a choice between charts calls it. ``right``: what the text of a line is. ``limit``: what no row
-    can pass, with its name. ``drawn``: the key without which a row has no line in SVG."""
+    """``name``: what a choice between charts calls it. ``right``: what the text of a line with marks is. ``limit``:
+    what no row can pass, with its name."""
 
     name: str
     title: str
@@ -62,7 +62,6 @@ class Chart:
     lines: tuple[Line, ...]
     right: str = ""
     limit: tuple[float, str] | None = None
-    drawn: str = ""
 
 
 def _mark(key: str, estimate: Interval, text: str) -> Mark:
@@ -104,7 +103,7 @@ def memory(model: ReportModel) -> Iterator[Chart]:
     limit = limits[0] if len(limits) == 1 else None
     title, unit, right = "Peak memory of {} against its theoretical floor", "GiB per device", "floor / peak"
     name, lines = "the whole iteration", tuple(_memory_line(*one) for one in used)
-    yield Chart(name, title.format(name), unit, keys, lines, right, limit, drawn="floor")
+    yield Chart(name, title.format(name), unit, keys, lines, right, limit)
     for phase in ALL:
         name = f"phase {phase.label}"
         lines = tuple(_memory_line(row, one) for row, use in used for one in use.by_phase if one.name == phase.name)
@@ -133,7 +132,6 @@ def rates(model: ReportModel) -> Chart:
         },
         lines=tuple(map(_rate_line, model.rows)),
         right="measured / predicted",
-        drawn="predicted",
     )
 
 

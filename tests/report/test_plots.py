@@ -16,7 +16,7 @@ CASES = {
     "single": (lambda: [made.entry()], ["throughput", "phases", "memory"]),
     "foretold": (
         lambda: [made.recorded(made.entry(), predicted={"samples_per_second": 21.5, "low": 18.0, "high": 25.0})],
-        ["throughput", "predicted", "phases", "memory"],
+        ["throughput", "phases", "memory"],
     ),
     "1M to 66B": (
         lambda: made.matrix(sizes=("1M", "66B"), ranks=(1, 16), runs=1),
@@ -51,6 +51,12 @@ def test_each_picture_with_data_is_drawn_without_a_warning(name: str, tmp_path: 
 def test_what_is_left_out_of_a_picture_is_said(tmp_path: Path) -> None:
     many = made.matrix(sizes=("1M", "3M", "8M", "25M", "1.3B", "6.7B"), ranks=(1, 2, 4, 8, 16, 32), runs=1)
     draw(build(many), tmp_path)
-    assert "24 of 72 rows drawn, fastest layouts first; all are in the table." in texts(tmp_path / "phases.svg")
-    assert "Not drawn: 2 rank counts; all rows are in the table." in texts(tmp_path / "throughput.svg")
-    assert "Not drawn: 2 sizes; all rows are in the table." in texts(tmp_path / "scaling.svg")
+    for name in ("phases", "throughput"):
+        assert "24 of 72 rows drawn, fastest layouts first; all are in the table." in texts(tmp_path / f"{name}.svg")
+    assert "8 of 12 curves drawn; all are in the table." in texts(tmp_path / "scaling.svg")
+
+
+@pytest.mark.slow
+def test_a_row_without_a_rate_is_among_those_with_one_and_says_why(tmp_path: Path) -> None:
+    draw(build([made.entry(), made.failed(backend="megatron")]), tmp_path)
+    assert {"failed", "R2  1M  megatron  1 rank"} <= set(texts(tmp_path / "throughput.svg"))

@@ -7,7 +7,7 @@ from suite.report import charts
 from suite.report.facts.model import ReportModel
 
 #: Every picture that a report may have, by file stem.
-NAMES = ("throughput", "predicted", "scaling", "phases", "memory")
+NAMES = ("throughput", "scaling", "phases", "memory")
 
 
 def can_draw() -> bool:
@@ -16,12 +16,11 @@ def can_draw() -> bool:
 
 def draw(model: ReportModel, folder: Path) -> list[Path]:
     """Write ``<name>.svg`` into ``folder`` for each picture that has data; matplotlib is imported here, not before."""
-    from suite.report.plots import rows, scaling, throughput
+    from suite.report.plots import rows, scaling
     from suite.report.plots.style import save, styled
 
     with styled():
         figures = (
-            throughput.figure(model),
             rows.figure(charts.rates(model), model),
             scaling.figure(model),
             rows.figure(charts.phases(model, "share"), model),

@@ -32,10 +32,9 @@ _LOOKS: dict[str, dict[str, Any]] = {
 
 def figure(chart: Chart, model: ReportModel) -> Figure | None:
     """Null where there is no row to draw."""
-    whole = [line for line in chart.lines if (line.mark(chart.drawn) if chart.drawn else line.marks)]
-    rows, omitted = bars([line.row for line in whole])
-    if not rows:
+    if not any(line.marks for line in chart.lines):
         return None
+    rows, omitted = bars([line.row for line in chart.lines])
     line_of = {line.row.number: line for line in chart.lines}
     lines = [line_of[row.number] for row in rows]
     heights, colours = _heights(rows), backend_colours(model.rows)
@@ -54,7 +53,8 @@ def figure(chart: Chart, model: ReportModel) -> Figure | None:
     handles = _handles(chart.keys, lines)
     if scale:
         handles += _log_axis(axes, chart, lines)
-    axes.set_xlabel(f"{chart.unit}{scale}; right: {chart.right}")
+    is_told = any(line.text and line.marks for line in lines)
+    axes.set_xlabel(f"{chart.unit}{scale}" + (f"; right: {chart.right}" if is_told else ""))
     style.frame(drawn, handles, omitted, left=0.2 + 0.073 * longest, right=right, bottom=0.45, top=0.05)
     return drawn
 
@@ -70,16 +70,13 @@ def _heights(rows: Sequence[Row]) -> list[float]:
 
 
 def _labels(axes: Axes, rows: Sequence[Row], heights: Sequence[float]) -> int:
-    """Size, backend and ranks left of each line, the algorithm where there are several, the layout where rows differ in
-    it alone; the longest's length."""
+    """What names each row, its layout where rows differ in it alone, left of its line; the longest's length."""
     names = [(row.work, row.size, row.backend, row.ranks) for row in rows]
-    several = len({row.work.algorithm for row in rows}) > 1
     labels = []
     for row, name in zip(rows, names, strict=True):
         layout = f" {row.layout}" if names.count(name) > 1 else ""
-        algorithm = f"{drawable(row.work.algorithm, 12)}  " if several else ""
         shown = f"{drawable(row.size, 12)}  {drawable(row.backend, 20)}{layout}"
-        labels.append(f"{algorithm}{shown}  {counted(row.ranks, 'rank')}")
+        labels.append(f"{row.name}  {shown}  {counted(row.ranks, 'rank')}")
     axes.set_yticks(list(heights), labels)
     axes.set_ylim(max(heights) + 0.6, -0.6)
     axes.tick_params(axis="y", length=0)
@@ -92,7 +89,7 @@ def _handles(keys: Mapping[str, Key], lines: Sequence[Line]) -> list[Line2D]:
     present = {mark.key for line in lines for mark in line.marks}
     handles = []
     for name, key in keys.items():
-        if key.kind in _LOOKS and (name in present or key.kind != "bar"):
+        if key.kind in _LOOKS and name in present:
             look = {"linewidth": 0, "color": _colour(name, key, style.INK), **_LOOKS[key.kind]}
             handles.append(Line2D([], [], label=key.text, **look))
     return handles
@@ -126,7 +123,7 @@ def _luminance(colour: str) -> float:
 
 
 def _line(axes: Axes, keys: Mapping[str, Key], line: Line, height: float, backend: str) -> None:
-    """Its marks, joined where they are of one backend's colour, and its text right of the last of them."""
+    """Its marks, joined where they are of one backend's colour, and its text right of the last of them, or alone."""
     shown = [mark for mark in line.marks if keys[mark.key].kind in _LOOKS]
     joined = [mark.value for mark in shown if keys[mark.key].ink == "backend"]
     if len(joined) > 1:
@@ -141,8 +138,9 @@ def _line(axes: Axes, keys: Mapping[str, Key], line: Line, height: float, backen
         else:
             errors = style.error_bars([mark.interval])
             axes.errorbar([mark.value], [height], xerr=errors, elinewidth=1.4, capsize=2.5, **look)
-    right = max(mark.value if mark.high is None else mark.high for mark in shown)
-    axes.annotate(line.text, (right, height), xytext=(8, 0), textcoords="offset points", fontsize=8, va="center")
+    right = max((mark.value if mark.high is None else mark.high for mark in shown), default=0)
+    place = "data" if shown else axes.get_yaxis_transform()
+    axes.annotate(line.text, (right, height), (8, 0), place, "offset points", fontsize=8, va="center")
 
 
 def _log_axis(axes: Axes, chart: Chart, lines: Sequence[Line]) -> list[Line2D]:
@@ -154,7 +152,6 @@ def _log_axis(axes: Axes, chart: Chart, lines: Sequence[Line]) -> list[Line2D]:
         handles.append(Line2D([], [], color=style.FAINT, linestyle="--", label=name))
     shown = [mark for line in lines for mark in line.marks if chart.keys[mark.key].kind in _LOOKS]
     low, high = style.limits([mark.interval for mark in shown], reach=1.5)
-    has_intervals = any(mark.low is not None for mark in shown)
-    axes.set_xlim(*((low / 1.15, high * 1.45) if has_intervals else (low / 1.6, axes.get_xlim()[1] * 1.5)))
-    style.plain_log(axes, "x")
+    axes.set_xlim(low / 1.2, high * 1.5)
+    style.plain_log(axes)
     return handles

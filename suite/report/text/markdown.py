@@ -23,8 +23,7 @@ from suite.spec.base import Frozen, UsageError
 REPORT_SCHEMA = "suite/report/1"
 #: The alternative text of a plot.
 _PICTURES = {
-    "throughput": "Samples per second by model size, one panel per rank count",
-    "predicted": "Predicted samples per second with their bands, and measured",
+    "throughput": "Samples per second of each row, and what was predicted",
     "scaling": "Scaling efficiency by rank count",
     "phases": "Share of an iteration by phase",
     "memory": "Peak memory against the theoretical floor",
