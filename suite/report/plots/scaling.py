@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -55,15 +56,16 @@ def _panel(axes: Axes, curves: Sequence[Curve], colours: Mapping[str, str]) -> N
     beside = 0.0
     for curve in sorted(curves, key=lambda curve: curve.etas[-1].value):
         backend, values = curve.base.backend, [eta.value for eta in curve.etas]
-        look = {"color": colours[backend], "marker": _MARKERS[seen.count(backend)], "markersize": 5, "linewidth": 1.2}
+        colour, marker = colours[backend], _MARKERS[seen.count(backend)]
+        look: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 5, "linewidth": 1.2}
         # a little to the right of the one before, so that no error bar hides another
         places = [count * 1.03 ** len(seen) for count in curve.ranks]
         axes.errorbar(places, values, yerr=style.error_bars(curve.etas), elinewidth=1.4, capsize=2.5, **look)
         seen.append(backend)
         beside = max(beside + _TEXT_HEIGHT, values[-1])
+        end = (curve.ranks[-1] * 1.03 ** len(curves), beside)
         text = f"{curve.largest.row.name} {number(values[-1], 2)}"
-        look = {"color": colours[backend], "fontsize": 8, "va": "center"}
-        axes.annotate(text, (curve.ranks[-1] * 1.03 ** len(curves), beside), (6, 0), textcoords="offset points", **look)
+        axes.annotate(text, end, (6, 0), textcoords="offset points", color=colour, fontsize=8, va="center")
 
 
 def _axes(axes: Axes, curves: Sequence[Curve]) -> None:

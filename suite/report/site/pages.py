@@ -3,7 +3,6 @@ nothing load or run but the page's own style and script."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from itertools import combinations_with_replacement, pairwise
 from pathlib import Path
@@ -12,15 +11,12 @@ from uuid import UUID, uuid5
 
 from markupsafe import Markup
 
-from suite.bundle.archive.opening import Opened
-from suite.bundle.cache.survey import Surveyed
 from suite.report.formatting.escape import visible
 from suite.report.formatting.html import in_script, policy, source
 from suite.report.formatting.numbers import UNKNOWN, counted, interval, listed, moment, number
 from suite.report.site.chart import picture, spark
-from suite.report.site.history import LevelChange, Point, Series, changed_versions, histories
-from suite.report.site.output import Summary
-from suite.report.site.runs import Gathered, gather
+from suite.report.site.history import LevelChange, Point, Series, changed_versions
+from suite.report.site.runs import Gathered
 from suite.stats.changes import LEVEL
 from suite.stats.compare import compare
 from suite.stats.intervals import log_rates
@@ -60,65 +56,49 @@ _SHOWN_FACTS = {
 _MOST_DIFFERENCES = 3
 
 
-@dataclass(frozen=True)
-class Site:
-    title: str
-    series: tuple[Series, ...]
-    versions: Mapping[str, Mapping[str, str]]
-    told: tuple[str, ...]
+def made_pages(title: str, found: Gathered, series: Sequence[Series], base: str | None) -> Iterator[tuple[str, str]]:
+    """By name. ``base``: where the site will be, for links of its feed."""
+    yield "index.html", _index_page(title, found, series)
+    yield "compare.html", _compare_page(found, series)
+    yield "feed.xml", _feed(title, series, base)
+    for one in series:
+        yield f"series/{one.id}.html", _series_page(found, one)
 
 
-def make_site(
-    bundles: Sequence[Surveyed], names: Mapping[Path, str], places: Opened, title: str
-) -> tuple[Gathered, Site, Summary]:
-    """What it is made of, itself, and what is told of it. ``names``: what pages call each folder."""
-    found = gather(bundles, places.holds)
-    found.told = list(map(places.shown, found.told))
-    series = histories(found, names)
-    return found, Site(title, series, found.versions, tuple(found.told)), _summary(found, series)
-
-
-def made_pages(site: Site, base: str | None) -> Iterator[tuple[str, str]]:
-    yield "index.html", _index_page(site)
-    yield "compare.html", _compare_page(site)
-    yield "feed.xml", _feed(site, base)
-    for one in site.series:
-        yield f"series/{one.id}.html", _series_page(site, one)
-
-
-def _summary(found: Gathered, series: Sequence[Series]) -> Summary:
+def summary(found: Gathered, series: Sequence[Series]) -> dict[str, Any]:
+    """As ``WrittenSite`` tells it."""
     changes = [(one, change) for one in series for change in one.changes]
     changes.sort(key=lambda pair: -(pair[1].began or 0.0))
-    return Summary(
-        runs=len(found.runs),
-        points=sum(len(one.points) for one in series),
-        regressions=sum(change.direction == "slower" for _, change in changes),
-        changes=[f"{one.name} on {one.facts['machine']}: {_change_title(change)}" for one, change in changes],
-        series=[one.as_json() for one in series],
-        told=found.told,
-    )
+    return {
+        "runs": len(found.runs),
+        "points": sum(len(one.points) for one in series),
+        "regressions": sum(change.direction == "slower" for _, change in changes),
+        "changes": [f"{one.name} on {one.facts['machine']}: {_change_title(change)}" for one, change in changes],
+        "series": [one.as_json() for one in series],
+        "told": found.told,
+    }
 
 
-def _index_page(site: Site) -> str:
-    starts = [point.started for one in site.series for point in one.points if point.started is not None]
+def _index_page(title: str, found: Gathered, series: Sequence[Series]) -> str:
+    starts = [point.started for one in series for point in one.points if point.started is not None]
     return _rendered(
         "index.html.jinja",
         scripts=("site.js",),
-        title=site.title,
+        title=title,
         up="",
-        runs=f"{sum(one.runs for one in site.series):,}",
+        runs=f"{sum(one.runs for one in series):,}",
         first=min(starts, default=None),
         last=max(starts, default=None),
         level=f"{LEVEL:.0%}",
-        alarms=f"{LEVEL * len(site.series):.2g} on average",
-        told=site.told,
-        series=site.series,
+        alarms=f"{LEVEL * len(series):.2g} on average",
+        told=found.told,
+        series=series,
     )
 
 
-def _series_page(site: Site, series: Series) -> str:
+def _series_page(found: Gathered, series: Series) -> str:
     points = sorted((*series.points, *series.lost), key=lambda point: (point.started or 0.0, point.folder, point.id))
-    rows = [_point_row(point, before, site) for before, point in pairwise([None, *points]) if point]
+    rows = [_point_row(point, before, found.versions) for before, point in pairwise([None, *points]) if point]
     return _rendered(
         "series.html.jinja",
         scripts=("site.js",),
@@ -151,10 +131,12 @@ def _change_text(change: LevelChange, series: Series) -> str:
     )
 
 
-def _point_row(point: Point, before: Point | None, site: Site) -> tuple[Point, str, str, str]:
+def _point_row(
+    point: Point, before: Point | None, of_id: Mapping[str, Mapping[str, str]]
+) -> tuple[Point, str, str, str]:
     """With the suite's version, what is not the same as ``before``, and the runs without a rate."""
-    versions = site.versions[point.versions]
-    differing = changed_versions(site.versions[before.versions], versions) if before else ()
+    versions = of_id[point.versions]
+    differing = changed_versions(of_id[before.versions], versions) if before else ()
     texts = [f"{name} {old} / {new}" for name, old, new in differing[:_MOST_DIFFERENCES]]
     if len(differing) > len(texts):
         texts.append(f"and {len(differing) - len(texts)} more")
@@ -163,8 +145,8 @@ def _point_row(point: Point, before: Point | None, site: Site) -> tuple[Point, s
     return point, suite, ", ".join(texts), listed(lost)
 
 
-def _compare_page(site: Site) -> str:
-    with_points = [one for one in site.series if one.points]
+def _compare_page(found: Gathered, series: Sequence[Series]) -> str:
+    with_points = [one for one in series if one.points]
     shared = sorted({point.versions for one in with_points for point in one.points})
     numbers = {name: index for index, name in enumerate(shared)}
     of_work: dict[str, list[Series]] = defaultdict(list)
@@ -173,7 +155,7 @@ def _compare_page(site: Site) -> str:
     newest = _newest(of_work.values())
     data = {
         "names": _SHOWN_FACTS,
-        "versions": [_plain(site.versions[name]) for name in shared],
+        "versions": [_plain(found.versions[name]) for name in shared],
         "newest": newest,
         "intervals": {pair: bounds for alike in of_work.values() for pair, bounds in _intervals(alike, newest)},
         "series": [_compared(one, numbers) for one in with_points],
@@ -252,12 +234,12 @@ def _rendered(template: str, scripts: Sequence[str] = (), data: Any = None, **va
     )  # fmt: skip
 
 
-def _feed(site: Site, base: str | None) -> str:
-    """Atom (RFC 4287), the latest regression first. ``base``: where the site will be, for links that need it."""
-    found = [(one, change) for one in site.series for change in one.changes if change.direction == "slower"]
+def _feed(title: str, series: Sequence[Series], base: str | None) -> str:
+    """Atom (RFC 4287), the latest regression first."""
+    found = [(one, change) for one in series for change in one.changes if change.direction == "slower"]
     found.sort(key=lambda pair: (-(pair[1].began or 0.0), pair[0].id))
     return _environment().get_template("feed.xml.jinja").render(
-        title=site.title,
+        title=title,
         base=base,
         updated=max((change.began for _, change in found if change.began is not None), default=None),
         entries=found[:_MOST_ENTRIES],
