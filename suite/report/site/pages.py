@@ -33,25 +33,8 @@ _MOST_PAIRS = 10_000
 _NAMESPACE = UUID("4b0f3f5e-6c1b-4b7e-9d3a-2f1d8c5a7e90")
 _MOST_ENTRIES = 200
 _NO_TIME = "1970-01-01T00:00:00Z"
-_SHOWN_FACTS = {
-    "backend": "backend",
-    "kind": "kind of backend",
-    "size": "size",
-    "ranks": "ranks",
-    "nodes": "nodes",
-    "layout": "layout",
-    "algorithm": "work",
-    "workload": "workload",
-    "scaling": "scaling",
-    "track": "track",
-    "device": "device",
-    "precision": "precision",
-    "threads": "threads per rank",
-    "launcher": "launcher",
-    "at_once": "runs at once",
-    "clock": "clock",
-    "machine": "machine",
-}
+#: What says that series differ, and not in what.
+_UNSHOWN_FACTS = ("work", "settings")
 #: What a later point is told to differ in, at most.
 _MOST_DIFFERENCES = 3
 
@@ -106,13 +89,13 @@ def _series_page(found: Gathered, series: Series) -> str:
         up="../",
         series=series,
         points=rows[::-1],
-        names=_SHOWN_FACTS,
+        facts=_shown(series),
     )
 
 
 def _change_title(change: LevelChange) -> str:
     """``12 % slower since 2026-11-03``."""
-    return f"{_percent(change.ratio.value, with_sign=False)} {change.direction} since {_day(change.began)}"
+    return f"{_percent(change.ratio.value).lstrip('+-')} {change.direction} since {_day(change.began)}"
 
 
 def _change_text(change: LevelChange, series: Series) -> str:
@@ -147,18 +130,17 @@ def _point_row(
 
 def _compare_page(found: Gathered, series: Sequence[Series]) -> str:
     with_points = [one for one in series if one.points]
-    shared = sorted({point.versions for one in with_points for point in one.points})
-    numbers = {name: index for index, name in enumerate(shared)}
     of_work: dict[str, list[Series]] = defaultdict(list)
     for one in with_points:
         of_work[one.facts["work"]].append(one)
     newest = _newest(of_work.values())
     data = {
-        "names": _SHOWN_FACTS,
-        "versions": [_plain(found.versions[name]) for name in shared],
+        "versions": {
+            point.versions: _plain(found.versions[point.versions]) for one in with_points for point in one.points
+        },
         "newest": newest,
         "intervals": {pair: bounds for alike in of_work.values() for pair, bounds in _intervals(alike, newest)},
-        "series": [_compared(one, numbers) for one in with_points],
+        "series": [_compared(one) for one in with_points],
     }
     return _rendered("compare.html.jinja", scripts=("compare.js",), data=data, title="Compare two points", up="")
 
@@ -180,38 +162,42 @@ def _intervals(alike: Sequence[Series], newest: int) -> Iterator[tuple[str, list
             yield f"{one.id} {other.id}", [float(f"{bound:.5g}") for bound in (ratio.low, ratio.high)]
 
 
-def _compared(series: Series, versions: Mapping[str, int]) -> dict[str, Any]:
+def _compared(series: Series) -> dict[str, Any]:
     """With names that tell series apart that look alike."""
     facts = series.facts
     return {
         "id": series.id,
         "work": facts["work"],
         "name": visible(f"{series.name}, {facts['workload']}, {facts['machine']} ({series.id[:4]})", _LONGEST),
-        "facts": _plain({name: facts[name] for name in _SHOWN_FACTS}),
-        "points": [_compared_point(point, versions) for point in series.points],
+        "facts": _plain(_shown(series)),
+        "points": [_compared_point(point) for point in series.points],
     }
 
 
-def _compared_point(point: Point, versions: Mapping[str, int]) -> list[Any]:
+def _compared_point(point: Point) -> list[Any]:
     logs = log_rates(point.measured)
     label = f"{moment(point.started)}, {interval(point.rate)}, {counted(len(logs), 'run')}, {point.folder}"
     return [
         visible(label, _LONGEST), len(logs), mean_of(logs), visible(point.folder, _LONGEST),
-        versions[point.versions], dict(point.phases), point.id,
+        point.versions, dict(point.phases), point.id,
     ]  # fmt: skip
+
+
+def _shown(series: Series) -> dict[str, Any]:
+    """Its facts, by what pages call them."""
+    return {name.replace("_", " "): value for name, value in series.facts.items() if name not in _UNSHOWN_FACTS}
 
 
 def _plain(facts: Mapping[str, Any]) -> dict[str, Any]:
     return {visible(name): visible(value) if isinstance(value, str) else value for name, value in facts.items()}
 
 
-def _percent(ratio: float, with_sign: bool = True) -> str:
+def _percent(ratio: float) -> str:
     """``-12 %`` of a ratio of 0.88; of ten times the rate ``x 10``."""
     if ratio >= 3:
         return f"x {number(ratio, 2)}"
     change = 100 * (ratio - 1)
-    digits = 0 if abs(change) >= 9.95 else 1
-    return f"{change:+.{digits}f} %" if with_sign else f"{abs(change):.{digits}f} %"
+    return f"{change:+.{0 if abs(change) >= 9.95 else 1}f} %"
 
 
 def _exact(value: float | None) -> str:
