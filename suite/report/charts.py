@@ -46,9 +46,6 @@ class Line(NamedTuple):
     marks: tuple[Mark, ...]
     text: str = ""
 
-    def mark(self, key: str) -> Mark | None:
-        return next((mark for mark in self.marks if mark.key == key), None)
-
 
 @dataclass(frozen=True)
 class Chart:

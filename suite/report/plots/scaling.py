@@ -33,7 +33,7 @@ def figure(model: ReportModel) -> Figure | None:
     curves = [curve for each in shown.values() for curve in each]
     colours = style.backend_colours(model.rows)
     drawn = style.new_figure(2.7)
-    panels = drawn.subplots(1, len(shown), sharex=True, sharey=True, squeeze=False, gridspec_kw={"wspace": 0.08})[0]
+    panels = drawn.subplots(1, len(shown), sharex=True, sharey=True, squeeze=False)[0]
     for panel, ((kind, size), own) in zip(panels, shown.items(), strict=True):
         _panel(panel, own, colours)
         panel.set_title(f"{drawable(size, 16)}, {kind} scaling")
@@ -45,7 +45,7 @@ def figure(model: ReportModel) -> Figure | None:
     legend.append(Line2D([], [], color=style.FAINT, linestyle=":", label="ideal"))
     every = len(model.scaling.curves)
     note = f"{len(curves)} of {every} curves drawn; all are in the table." if len(curves) < every else ""
-    style.frame(drawn, legend, note, left=0.65, right=0.1, bottom=0.45, top=0.25)
+    style.frame(drawn, legend, note)
     return drawn
 
 

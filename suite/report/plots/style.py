@@ -1,7 +1,6 @@
 """One look for all pictures: white ground, few lines, colours that the colour-blind can distinguish; and which rows a
 picture shows."""
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import product
@@ -21,13 +20,11 @@ from suite.report.formatting.numbers import counted, number
 from suite.stats.intervals import Interval
 
 #: Inches; 72 points each, so that a README column of about 830 pixels shows it unscaled.
-WIDTH = 8.6
+_WIDTH = 8.6
 #: Okabe and Ito's palette (Color Universal Design), the pale yellow left out.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#333333")
 INK, FAINT = "#222222", "#b5b5b5"
 _LEGEND_CHARACTERS = 105
-#: Height of a line of the legend or the note, in inches.
-_LINE = 0.21
 _RULES: dict[str, Any] = {
     "font.family": "DejaVu Sans",
     "font.size": 9.0,
@@ -68,23 +65,16 @@ def styled() -> Iterator[None]:
 
 def new_figure(height: float) -> Figure:
     """An empty figure of the report's width; ``height`` in inches."""
-    return Figure(figsize=(WIDTH, height), facecolor="white")
+    return Figure(figsize=(_WIDTH, height), facecolor="white", layout="constrained")
 
 
-def frame(
-    figure: Figure, handles: Sequence[Line2D], note: str, *, left: float, right: float, bottom: float, top: float
-) -> None:
-    """Legend above all panels, the note below. ``left`` to ``top``: room around the panels for their labels, in inches,
-    which is reckoned, since matplotlib's layout engines draw everything twice."""
+def frame(figure: Figure, handles: Sequence[Line2D], note: str) -> None:
+    """Legend above all panels, the note below."""
     longest = max(len(str(handle.get_label())) for handle in handles)
     columns = max(1, min(len(handles), _LEGEND_CHARACTERS // (longest + 6)))
-    width, height = figure.get_size_inches()
-    top = top + 0.1 + _LINE * math.ceil(len(handles) / columns)
-    bottom += _LINE if note else 0.0
-    figure.subplots_adjust(left / width, bottom / height, 1 - right / width, 1 - top / height)
-    figure.legend(handles=list(handles), loc="upper left", bbox_to_anchor=(0, 1), ncols=columns)
+    figure.legend(handles=list(handles), loc="outside upper left", ncols=columns)
     if note:
-        figure.text(0.1 / width, 0.08 / height, note, fontsize=8, color="#555555")
+        figure.supxlabel(note, x=0.01, ha="left", fontsize=8, color="#555555")
 
 
 def save(figure: Figure, path: Path) -> Path:
