@@ -56,7 +56,7 @@ def page_text(model: ReportModel, entries: Sequence[Entry], path: Path, first: S
         "schema": PAGE_SCHEMA,
         "rows": [figures.row_data(row, bundles.href(row.path, path), environment_of[row.number]) for row in model.rows],
         "charts": _charts(model),
-        "facets": figures.FACETS,
+        "facets": {name: name.capitalize() for name in figures.FACETS},
         "phases": [{"name": one.name, "label": one.label, "colour": one.colour} for one in ALL],
         "ratios": list(figures.ratios(model)),
         "curves": list(map(figures.curve_data, model.scaling.curves)),

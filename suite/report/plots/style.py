@@ -1,13 +1,12 @@
-"""One look for all pictures: white ground, few lines, colours that the colour-blind can distinguish; and which rows a
-picture shows."""
+"""One look for all pictures, with colours that the colour-blind can distinguish; and which rows a picture shows."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from itertools import product
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TypeVar
 
-import matplotlib
+import matplotlib.style
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
@@ -25,47 +24,19 @@ _WIDTH = 8.6
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#333333")
 INK, FAINT = "#222222", "#b5b5b5"
 _LEGEND_CHARACTERS = 105
-_RULES: dict[str, Any] = {
-    "font.family": "DejaVu Sans",
-    "font.size": 9.0,
-    "axes.titlesize": 9.5,
-    "axes.titlelocation": "left",
-    "axes.edgecolor": "#777777",
-    "axes.labelcolor": INK,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": "#e6e6e6",
-    "grid.linewidth": 0.7,
-    "text.color": INK,
-    "text.parse_math": False,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "legend.frameon": False,
-    "legend.borderaxespad": 0.2,
-    "legend.handletextpad": 0.5,
-    "svg.fonttype": "path",
-    "svg.hashsalt": "suite",
-    "path.simplify": False,
-}
 _MOST_BARS = 24
 
 Item = TypeVar("Item")
 
 
-@contextmanager
-def styled() -> Iterator[None]:
+def styled() -> AbstractContextManager[None]:
     """The report's own settings over matplotlib's defaults, whatever a user's matplotlibrc says."""
-    with matplotlib.rc_context():
-        matplotlib.rcdefaults()
-        cast(Any, matplotlib.rcParams).update(_RULES)
-        yield
+    return matplotlib.style.context(["default", Path(__file__).with_name("report.mplstyle")])
 
 
 def new_figure(height: float) -> Figure:
     """An empty figure of the report's width; ``height`` in inches."""
-    return Figure(figsize=(_WIDTH, height), facecolor="white", layout="constrained")
+    return Figure(figsize=(_WIDTH, height))
 
 
 def frame(figure: Figure, handles: Sequence[Line2D], note: str) -> None:
