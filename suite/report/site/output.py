@@ -98,7 +98,10 @@ def write_site(path: Path, folders: Sequence[Path], title: str | None = None, ba
 
     Raises UsageError where ``path`` holds something else, a folder is none, there is no run, or nothing can be written.
     """
-    if path.exists() and not (path / MANIFEST).is_file() and not (path.is_dir() and not any(path.iterdir())):
+    with writing(path):
+        is_free = not path.exists() or (path.is_dir() and not any(path.iterdir()))
+        is_ours = is_free or (path / MANIFEST).is_file()
+    if not is_ours:
         raise UsageError(f"{path} holds something else than a site: name a folder that is empty or new")
     last = _last_time(path)
     here, before_now = Path.cwd(), map(Path, last.get("folders", ()))
