@@ -122,7 +122,7 @@ def write_site(path: Path, folders: Sequence[Path], title: str | None = None, ba
         from suite.report.site.runs import gather
 
         found = gather(bundles, readable)
-        series = histories(found, names)
+        series = histories(found.runs, names)
     if not found.runs:
         detail = f"; {found.told[0]}" if found.told else ""
         raise UsageError(f"no run to show in {', '.join(str(folder) for folder in folders)}{detail}")

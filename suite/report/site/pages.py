@@ -42,10 +42,10 @@ _MOST_DIFFERENCES = 3
 def made_pages(title: str, found: Gathered, series: Sequence[Series], base: str | None) -> Iterator[tuple[str, str]]:
     """By name. ``base``: where the site will be, for links of its feed."""
     yield "index.html", _index_page(title, found, series)
-    yield "compare.html", _compare_page(found, series)
+    yield "compare.html", _compare_page(series)
     yield "feed.xml", _feed(title, series, base)
     for one in series:
-        yield f"series/{one.id}.html", _series_page(found, one)
+        yield f"series/{one.id}.html", _series_page(one)
 
 
 def summary(found: Gathered, series: Sequence[Series]) -> dict[str, Any]:
@@ -79,9 +79,9 @@ def _index_page(title: str, found: Gathered, series: Sequence[Series]) -> str:
     )
 
 
-def _series_page(found: Gathered, series: Series) -> str:
+def _series_page(series: Series) -> str:
     points = sorted((*series.points, *series.lost), key=lambda point: (point.started or 0.0, point.folder, point.id))
-    rows = [_point_row(point, before, found.versions) for before, point in pairwise([None, *points]) if point]
+    rows = [_point_row(point, before) for before, point in pairwise([None, *points]) if point]
     return _rendered(
         "series.html.jinja",
         scripts=("site.js",),
@@ -114,30 +114,25 @@ def _change_text(change: LevelChange, series: Series) -> str:
     )
 
 
-def _point_row(
-    point: Point, before: Point | None, of_id: Mapping[str, Mapping[str, str]]
-) -> tuple[Point, str, str, str]:
+def _point_row(point: Point, before: Point | None) -> tuple[Point, str, str, str]:
     """With the suite's version, what is not the same as ``before``, and the runs without a rate."""
-    versions = of_id[point.versions]
-    differing = changed_versions(of_id[before.versions], versions) if before else ()
+    differing = changed_versions(before, point) if before else ()
     texts = [f"{name} {old} / {new}" for name, old, new in differing[:_MOST_DIFFERENCES]]
     if len(differing) > len(texts):
         texts.append(f"and {len(differing) - len(texts)} more")
-    suite = " ".join(filter(None, (versions.get("suite"), versions.get("suite's commit"))))
+    suite = " ".join(filter(None, (point.stack.get("suite"), point.stack.get("suite's commit"))))
     lost = [f"{count} {state} ({why})" if why else f"{count} {state}" for state, count, why in point.lost]
     return point, suite, ", ".join(texts), listed(lost)
 
 
-def _compare_page(found: Gathered, series: Sequence[Series]) -> str:
+def _compare_page(series: Sequence[Series]) -> str:
     with_points = [one for one in series if one.points]
     of_work: dict[str, list[Series]] = defaultdict(list)
     for one in with_points:
         of_work[one.facts["work"]].append(one)
     newest = _newest(of_work.values())
     data = {
-        "versions": {
-            point.versions: _plain(found.versions[point.versions]) for one in with_points for point in one.points
-        },
+        "versions": {point.versions: _plain(point.stack) for one in with_points for point in one.points},
         "newest": newest,
         "intervals": {pair: bounds for alike in of_work.values() for pair, bounds in _intervals(alike, newest)},
         "series": [_compared(one) for one in with_points],

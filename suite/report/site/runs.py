@@ -180,12 +180,10 @@ RUNS = View("site", ("report",), read_run, RunFacts)
 
 @dataclass
 class Gathered:
-    """``series`` and ``versions``: what runs share, by the ids that they name. ``told``: what a reader must know of the
-    reading; ``read``: how many bundles were read now; ``is_kept``: all is found again as long as no file changes."""
+    """``told``: what a reader must know of the reading; ``read``: how many bundles were read now; ``is_kept``: all is
+    found again as long as no file changes."""
 
     runs: list[RunFacts] = field(default_factory=list)
-    series: dict[str, dict[str, Any]] = field(default_factory=dict)
-    versions: dict[str, dict[str, str]] = field(default_factory=dict)
     told: list[str] = field(default_factory=list)
     read: int = 0
     is_kept: bool = False
@@ -200,6 +198,9 @@ class Gathered:
 def gather(bundles: Sequence[Surveyed], places: Opened) -> Gathered:
     found = Gathered()
     unread: list[Caveat] = []
+    # once in memory, however many runs share it
+    every_facts: dict[str, dict[str, Any]] = {}
+    every_stack: dict[str, dict[str, str]] = {}
 
     def count(done: int, whole: int) -> None:
         found.read = whole
@@ -211,8 +212,8 @@ def gather(bundles: Sequence[Surveyed], places: Opened) -> Gathered:
             unread.append(Caveat("damaged", bundle.path, f"left out, damaged: {result}"))
         else:
             trace = replace(result.trace, path=Path(bundle.path))
-            facts = found.series.setdefault(result.series, result.facts)
-            stack = found.versions.setdefault(result.versions, result.stack)
+            facts = every_facts.setdefault(result.series, result.facts)
+            stack = every_stack.setdefault(result.versions, result.stack)
             found.runs.append(replace(result, trace=trace, facts=facts, stack=stack))
     found.is_kept = not unread and all(one.signature and one.signature.is_settled for one in bundles)
     found.runs.sort(key=lambda run: (run.trace.started or 0.0, run.trace.run_id, run.trace.path.as_posix()))

@@ -76,7 +76,7 @@ def test_nights_of_suspect_runs_alone_are_listed_and_no_change(monkeypatch: pyte
 def test_intervals_of_two_points_are_those_of_python_and_of_no_more_points_than_a_page_can_hold(monkeypatch):
     nights(Path("runs"), [1.0, 1.1, 1.2], repeats=3)
     folder = Path("runs")
-    (series,) = histories(gather(survey([folder])[0], Opened((folder,))), {folder: "runs"})
+    (series,) = histories(gather(survey([folder])[0], Opened((folder,))).runs, {folder: "runs"})
     first, last = series.points[0], series.points[-1]
     expected = compare(first.measured, last.measured).ratio
     for folder, most, pairs in (("out", pages_of_a_site._MOST_PAIRS, 6), ("few", 2, 3)):

@@ -43,7 +43,7 @@ def compared(before: Point, after: Point) -> list[float]:
 
 def points_of(site: Path) -> dict[str, Point]:
     folder = site.parent / "runs"
-    every = histories(gather(survey([folder])[0], Opened((folder,))), {folder: "runs"})
+    every = histories(gather(survey([folder])[0], Opened((folder,))).runs, {folder: "runs"})
     return {f"{series.id} {point.id}": point for series in every for point in series.points}
 
 
