@@ -50,7 +50,7 @@ class Line(NamedTuple):
 @dataclass(frozen=True)
 class Chart:
     """``name``: what a choice between charts calls it. ``right``: what the text of a line with marks is. ``limit``:
-    what no row can pass, with its name."""
+    what no row can pass, with its name. ``drawn``: the key without which a row has no line in SVG."""
 
     name: str
     title: str
@@ -59,6 +59,7 @@ class Chart:
     lines: tuple[Line, ...]
     right: str = ""
     limit: tuple[float, str] | None = None
+    drawn: str = ""
 
 
 def _mark(key: str, estimate: Interval, text: str) -> Mark:
@@ -100,7 +101,7 @@ def memory(model: ReportModel) -> Iterator[Chart]:
     limit = limits[0] if len(limits) == 1 else None
     title, unit, right = "Peak memory of {} against its theoretical floor", "GiB per device", "floor / peak"
     name, lines = "the whole iteration", tuple(_memory_line(*one) for one in used)
-    yield Chart(name, title.format(name), unit, keys, lines, right, limit)
+    yield Chart(name, title.format(name), unit, keys, lines, right, limit, drawn="floor")
     for phase in ALL:
         name = f"phase {phase.label}"
         lines = tuple(_memory_line(row, one) for row, use in used for one in use.by_phase if one.name == phase.name)

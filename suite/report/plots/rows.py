@@ -32,10 +32,11 @@ _LOOKS: dict[str, dict[str, Any]] = {
 
 def figure(chart: Chart, model: ReportModel) -> Figure | None:
     """Null where there is no row to draw."""
-    if not any(line.marks for line in chart.lines):
+    shown = [line for line in chart.lines if not chart.drawn or any(mark.key == chart.drawn for mark in line.marks)]
+    if not any(line.marks for line in shown):
         return None
-    rows, omitted = bars([line.row for line in chart.lines])
-    line_of = {line.row.number: line for line in chart.lines}
+    rows, omitted = bars([line.row for line in shown])
+    line_of = {line.row.number: line for line in shown}
     lines = [line_of[row.number] for row in rows]
     heights, colours = _heights(rows), backend_colours(model.rows)
     drawn = style.new_figure(1.2 + 0.23 * max(heights))
