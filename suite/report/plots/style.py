@@ -15,7 +15,7 @@ from matplotlib.ticker import NullLocator
 
 from suite.report.facts.entry import WorkKind
 from suite.report.facts.pool import Row
-from suite.report.formatting.numbers import counted, number
+from suite.report.formatting.numbers import counted
 from suite.stats.intervals import Interval
 
 #: Inches; 72 points each, so that a README column of about 830 pixels shows it unscaled.
@@ -69,13 +69,14 @@ def limits(figures: Sequence[Interval], reach: float) -> tuple[float, float]:
 
 
 def plain_log(axes: Axes) -> None:
-    """A logarithmic x axis with plain numbers: most digits of one decade, 1, 2 and 5 of some, else the decades."""
+    """A logarithmic x axis with plain numbers: close enough in one decade that there is always one, 1, 2 and 5 of some
+    decades, else these alone."""
     axes.set_xscale("log")
     low, high = axes.get_xlim()
-    steps = (1, 2, 3, 4, 6, 8) if high / low < 6 else (1, 2, 5) if high / low < 300 else (1,)
+    steps = (1, 1.5, 2, 3, 4, 6, 8) if high / low < 20 else (1, 2, 5) if high / low < 300 else (1,)
     decades = range(-9, 13)
     ticks = [step * 10.0**decade for decade in decades for step in steps if low <= step * 10.0**decade <= high]
-    axes.set_xticks(ticks, [number(tick, 1) for tick in ticks])
+    axes.set_xticks(ticks, [f"{tick:,g}" for tick in ticks])
     axes.xaxis.set_minor_locator(NullLocator())
 
 
