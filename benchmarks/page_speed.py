@@ -66,11 +66,12 @@ def main() -> None:
         for rows, repeats in SHAPES.items():
             entries = list(runs(rows, repeats))
             begin = time.perf_counter()
-            written = write_page(build(entries), entries, Path(folder) / f"{rows}.html")
+            page = Path(folder) / f"{rows}.html"
+            size = write_page(build(entries), entries, page)
             made = time.perf_counter() - begin
-            opened, chosen, filtered = measure(tab, written.path)
+            opened, chosen, filtered = measure(tab, page)
             print(
-                f"{RUNS:,} runs in {rows:,} rows: made in {made:.1f} s, {written.size_text}; opens in {opened:.2f} s "
+                f"{RUNS:,} runs in {rows:,} rows: made in {made:.1f} s, {size}; opens in {opened:.2f} s "
                 f"(at most {OPEN_SECONDS}), rows chosen in {1000 * chosen:.0f} ms and table filtered in "
                 f"{1000 * filtered:.0f} ms, the slowest of {2 * TIMES} and {3 * TIMES} "
                 f"(at most {1000 * FILTER_SECONDS:.0f})",

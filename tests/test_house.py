@@ -116,7 +116,6 @@ OWN_FILES = {
     "the image that it runs in, while it is built": ("images/inventory.py",),
     "files of this checkout, and wheels that pip has just put there": ("images/project.py",),
     "writes a log, and a file of this checkout": ("images/build.py",),
-    "pictures that it has just drawn": ("report/plots/__init__.py",),
     "a file that the same command has just written": ("cli/output.py",),
     "writes, locks through no link, and syncs folders": ("bundle/files.py",),
     "writes files that are not there yet": (

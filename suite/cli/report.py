@@ -57,11 +57,11 @@ def report(
             say((brief(model) if is_brief else render(model, {}, first=first)).rstrip())
             return
         written = write(model, output, first) if output else ()
-        page = None
+        size = None
         if html:
             from suite.report.page.output import write_page
 
-            page = write_page(model, found.entries, html, first)
+            size = write_page(model, html, first)
     print_answer(model)
     print_headline(model)
     say_lines(map(printable, lines))
@@ -72,8 +72,8 @@ def report(
         warn("note: ", "the report has no plots: pip install 'rlhf-suite[plots]' brings what draws them")
     if written:
         say(printable(f"wrote {', '.join(str(path) for path in written)}"))
-    if page:
-        say(printable(f"wrote {page.path} ({page.size_text})"))
-    if not written and not page:
+    if html:
+        say(printable(f"wrote {html} ({size})"))
+    if not written and not html:
         hint = "add -o report.md to write the whole report, with plots, or --html report.html for a page to explore"
         say_lines(wrapped(hint, terminal_columns(), rest="  "))

@@ -46,14 +46,11 @@ class Line(NamedTuple):
     marks: tuple[Mark, ...]
     text: str = ""
 
-    def mark(self, key: str) -> Mark | None:
-        return next((mark for mark in self.marks if mark.key == key), None)
-
 
 @dataclass(frozen=True)
 class Chart:
-    """``name``: what a choice between charts calls it. ``right``: what the text of a line is. ``limit``: what no row
-    can pass, with its name. ``drawn``: the key without which a row has no line in SVG."""
+    """``name``: what a choice between charts calls it. ``right``: what the text of a line with marks is. ``limit``:
+    what no row can pass, with its name. ``drawn``: the key without which a row has no line in SVG."""
 
     name: str
     title: str
@@ -133,7 +130,6 @@ def rates(model: ReportModel) -> Chart:
         },
         lines=tuple(map(_rate_line, model.rows)),
         right="measured / predicted",
-        drawn="predicted",
     )
 
 

@@ -46,11 +46,10 @@ def test_the_same_entries_give_the_same_bytes_in_any_order_process_zone_and_matp
 def test_every_file_that_is_told_is_there_and_linked_and_older_pictures_without_data_go(tmp_path: Path) -> None:
     path, *assets = write(build(made.matrix(sizes=("1M",), runs=1), "Mine"), tmp_path / "my report.md")
     assert set(contents(tmp_path)) == {str(one.relative_to(tmp_path)) for one in (path, *assets)}
-    drawn = [name for name in NAMES if name != "predicted"]  # nothing is predicted of a CPU
-    assert [one.stem for one in assets] == [*drawn, "details"]
+    assert [one.stem for one in assets] == [*NAMES, "details"]
     text = path.read_text()
     assert text.startswith("# Mine\n")
-    assert all(f"(my%20report-assets/{name}.svg)" in text for name in drawn)
+    assert all(f"(my%20report-assets/{name}.svg)" in text for name in NAMES)
     (tmp_path / "my report-assets" / "own.svg").write_text("not ours")
     left = write(build([made.failed()]), tmp_path / "my report.md")
     assert {path.suffix for path in left} == {".md"}

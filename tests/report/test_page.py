@@ -34,7 +34,7 @@ HOSTILE = f"{EVIL}</script><img src=x onerror=pwned=1>\u2028\u202egpj.exe\"'--><
 
 def parsed(entries: Sequence[Entry], path: Path = Path("page.html"), **asked: Any) -> tuple[ReportModel, Parsed]:
     model = build(entries, **asked)
-    return model, Parsed(page_text(model, entries, path))
+    return model, Parsed(page_text(model, path))
 
 
 def markdown_tables(text: str) -> Iterator[list[list[str]]]:
@@ -124,7 +124,7 @@ class TestNothingOfARunIsRun:
 
     def test_no_text_is_turned_or_hidden(self) -> None:
         hostile = reports.hostile(HOSTILE)
-        text = page_text(build(hostile, title=HOSTILE, caveats=[HOSTILE]), hostile, Path("page.html"))
+        text = page_text(build(hostile, title=HOSTILE, caveats=[HOSTILE]), Path("page.html"))
         text = text[: text.index("<script>")]
         assert not re.search("[\u2028\u2029\u202a-\u202e\u2066-\u2069\u200b]", text)
         assert "onerror=pwned=1" in text
@@ -177,7 +177,7 @@ class TestOneFile:
 
     def test_the_same_runs_give_the_same_bytes(self) -> None:
         entries = mixed()
-        first, second = (page_text(build(order), order, Path("page.html")) for order in (entries, entries[::-1]))
+        first, second = (page_text(build(order), Path("page.html")) for order in (entries, entries[::-1]))
         assert first == second
 
     def test_a_report_of_failures_alone_is_a_page_too(self) -> None:
@@ -210,8 +210,8 @@ class TestTraces:
     def test_the_median_of_the_counted_iterations_is_drawn_with_phases_that_follow_each_other(self, tmp_path):
         entries = self.entries(tmp_path)
         record = entries[0].record
-        found, left_out = bundles.traces_of(build(entries).rows, entries)
-        assert [trace.run for trace in found] == sorted(entry.record.run.id for entry in entries) and not left_out
+        found, left_out = bundles.traces_of(build(entries).rows, {entry.path: entry for entry in entries})
+        assert [trace.run for trace in found] == [record.run.id] and not left_out
         counted = sorted(record.iterations.seconds[record.steady_state.warmup :])
         assert found[0].seconds in (counted[(len(counted) - 1) // 2], counted[len(counted) // 2])
         for rank in found[0].shown:
@@ -220,29 +220,19 @@ class TestTraces:
             assert ends[-1] <= found[0].seconds * 1.001
             assert set(rank.held) <= {bar.phase for bar in rank.bars} and rank.held
 
-    def test_of_many_ranks_and_runs_some_are_shown_and_the_rest_is_counted(self, tmp_path, monkeypatch):
+    def test_of_many_ranks_and_rows_some_are_shown_and_the_rest_is_counted(self, tmp_path, monkeypatch):
         monkeypatch.setattr(bundles, "MOST_RANKS", 4)
         monkeypatch.setattr(bundles, "MOST_RUNS", 1)
-        entries = self.entries(tmp_path, ranks=8)
-        (trace,), left_out = bundles.traces_of(build(entries).rows, entries)
-        assert trace.ranks == 8 and len(trace.shown) <= 4 and "1 more" in left_out
+        entries = [*self.entries(tmp_path / "a", ranks=8), *self.entries(tmp_path / "b")]
+        rows = sorted(build(entries).rows, key=lambda row: -row.ranks)
+        (trace,), left_out = bundles.traces_of(rows, {entry.path: entry for entry in entries})
+        work = [sum(bar.work for bar in one.bars) for one in trace.shown]
+        assert trace.ranks == 8 and len(work) == 4 and "1 more row" in left_out
 
 
 class TestCommand:
-    def test_a_page_that_would_be_too_large_is_cut_and_says_so(self, tmp_path, monkeypatch):
-        for repeat in (1, 2, 3):
-            make_bundle(tmp_path / "runs", synthetic_manifest(repeat=repeat), float(repeat))
-        entries = read_entries([tmp_path / "runs"]).entries
-        whole = output.write_page(build(entries), entries, tmp_path / "whole.html")
-        assert whole.cut == "" and whole.size_bytes == (tmp_path / "whole.html").stat().st_size
-        monkeypatch.setattr(output, "MOST_BYTES", whole.size_bytes - 1)
-        monkeypatch.setattr(output, "MOST_LISTED", 2)
-        done = suite("report", tmp_path / "runs", "--html", tmp_path / "page.html")
-        assert done.exit_code == 0 and "all but the first 2 of 3 runs were left out" in done.stdout.replace("\n", " ")
-        text = (tmp_path / "page.html").read_text()
-        page = Parsed(text)
-        assert len(text.encode()) < whole.size_bytes and "all but the first 2 of 3 runs" in text
-        assert page.data("report")["traces"] == [] and len(page.data("tables")[-1]["rows"]) == 2
+    def test_a_page_that_would_be_too_large_is_not_written(self, tmp_path, monkeypatch):
+        make_bundle(tmp_path / "runs", synthetic_manifest())
         monkeypatch.setattr(output, "MOST_BYTES", 1 << 10)
         done = suite("report", tmp_path / "runs", "--html", tmp_path / "none.html")
         assert done.exit_code == 2 and "report fewer folders" in done.stderr.replace("\n", " ")

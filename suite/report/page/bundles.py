@@ -2,8 +2,7 @@
 rank by rank: who worked, who waited, and what it held."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import zip_longest
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -32,15 +31,8 @@ def href(path: str, page: Path) -> str:
     return f"{quote(os.fsencode(near if near.startswith('.') else f'./{near}'))}/"
 
 
-def runs_of(rows: Sequence[Row], entries: Sequence[Entry]) -> dict[int, list[Entry]]:
-    """Of each row, by its number. Runs of two folders may have one id, and be of two machines."""
-    return {row.number: list(row.entries) for row in rows}
-
-
-def runs_table(model: ReportModel, entries: Sequence[Entry], page: Path, most: int | None = None) -> dict[str, Any]:
-    """Every run, or the first ``most``."""
-    runs = runs_of(model.rows, entries)
-    ordered = [(row, entry) for row in model.rows for entry in runs[row.number]][:most]
+def runs_table(rows: Sequence[Row], page: Path) -> dict[str, Any]:
+    ordered = [(row, entry) for row in rows for entry in row.entries]
     titles = ("row", "run", "started", "status", "validity", "reasons", "digest of the bundle")
     return {
         "titles": titles,
@@ -57,19 +49,18 @@ def _run_cells(row: Row, entry: Entry) -> tuple[str, ...]:
     return (row.name, visible(record.run.id), moment(record.run.started), record.status, *doubts, digest)
 
 
-def environments(rows: Sequence[Row], entries: Sequence[Entry]) -> tuple[list[dict[str, str]], dict[int, int]]:
+def environments(rows: Sequence[Row]) -> tuple[list[dict[str, str]], dict[int, int]]:
     """Facts as `suite compare` reads them, each distinct set once, and by number of the row its place among these."""
-    runs = runs_of(rows, entries)
     places: dict[tuple[tuple[str, str], ...], int] = {}
     of_row = {}
     for row in rows:
-        facts = facts_of([entry.record for entry in runs[row.number]])
+        facts = facts_of([entry.record for entry in row.entries])
         shown = tuple((visible(name), visible(", ".join(values), 400)) for name, (_, values) in facts.items())
         of_row[row.number] = places.setdefault(shown, len(places))
     return [dict(shown) for shown in places], of_row
 
 
-def evidence_of(model: ReportModel, entries: Sequence[Entry], page: Path) -> Iterator[dict[str, Any]]:
+def evidence_of(model: ReportModel, page: Path) -> Iterator[dict[str, Any]]:
     """Of each line of the failures' table, as far as somebody reads them."""
     for one in model.failures[:_MOST_FAILURES]:
         lines = one.failure.evidence
@@ -111,37 +102,26 @@ class Trace(NamedTuple):
     shown: tuple[RankTrace, ...]
 
 
-def traces_of(rows: Sequence[Row], entries: Sequence[Entry]) -> tuple[list[Trace], str]:
-    """A run of each row before the second of any; and what was left out, as a line.
+def traces_of(rows: Sequence[Row]) -> tuple[list[Trace], str]:
+    """Of the first good run of each row; and what was left out, as a line.
 
-    Runs that did not succeed, asynchronous ones and those whose events cannot be read have none.
+    Asynchronous runs and those whose events cannot be read have none.
     """
     found: list[Trace] = []
-    candidates = list(_in_turns(rows, runs_of(rows, entries)))
+    rows = [row for row in rows if row.runs_ok and not row.setting.asynchronous]
     bars = 0
-    for trace in filter(None, (_trace(row, entry) for row, entry in candidates[:MOST_RUNS])):
+    for trace in filter(None, (_trace(row, row.shown) for row in rows[:MOST_RUNS])):
         bars += sum(len(rank.bars) for rank in trace.shown)
         if bars > MOST_BARS:
             break
         found.append(trace)
-    left = len(candidates) - len(found)
-    found.sort(key=lambda trace: (trace.row, trace.run))
-    known = f"{counted(len(found), 'run')} can be chosen; the iterations of {left:,} more are in their bundles alone."
-    return found, known if left > 0 else ""
-
-
-def _in_turns(rows: Sequence[Row], runs: Mapping[int, Sequence[Entry]]) -> Iterator[tuple[Row, Entry]]:
-    """Runs that may have a trace: the first of every row, then the second."""
-    queues = [
-        [(row, one) for one in runs[row.number] if one.record.status == "ok" and one.record.iterations.seconds]
-        for row in rows
-        if not row.setting.asynchronous
-    ]
-    for turn in zip_longest(*queues):
-        yield from filter(None, turn)
+    left = len(rows) - len(found)
+    return found, f"Iterations of {counted(left, 'more row')} are in their bundles alone." if left else ""
 
 
 def _trace(row: Row, entry: Entry) -> Trace | None:
+    if not entry.record.iterations.seconds:
+        return None
     iteration = median_iteration(entry.record)
     try:
         events = Bundle(bundle_place(entry.path)).events(entry.manifest)
@@ -183,12 +163,9 @@ def _rank(events: Events, rank: int, iteration: int) -> RankTrace:
 
 
 def _few(ranks: Sequence[RankTrace]) -> tuple[RankTrace, ...]:
-    """All, or as many as can be told apart: the one that works longest, the one that works least, and evenly between
-    the others by their number."""
+    """All, or as many as can be told apart: evenly from the one that works least to the one that works longest."""
     if len(ranks) <= MOST_RANKS:
         return tuple(ranks)
-    worked = {one.rank: sum(bar.work for bar in one.bars) for one in ranks}
-    chosen = {max(worked, key=lambda rank: worked[rank]), min(worked, key=lambda rank: worked[rank])}
-    step = len(ranks) / (MOST_RANKS - len(chosen))
-    chosen |= {ranks[int(place * step)].rank for place in range(MOST_RANKS - len(chosen))}
-    return tuple(one for one in ranks if one.rank in chosen)
+    by_work = sorted(ranks, key=lambda one: sum(bar.work for bar in one.bars))
+    step = (len(ranks) - 1) / (MOST_RANKS - 1)
+    return tuple(sorted(by_work[round(place * step)] for place in range(MOST_RANKS)))

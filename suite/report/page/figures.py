@@ -14,18 +14,8 @@ from suite.report.formatting.numbers import counted, interval
 from suite.report.text.markdown import anchor
 from suite.report.text.section import Block, Bullets, Heading, Part
 
-#: What a row is filtered by, with what it is called; those that all rows share are not shown.
-FACETS = {
-    "size": "Size",
-    "ranks": "Ranks",
-    "backend": "Backend",
-    "work": "Work",
-    "kind": "Kind",
-    "layout": "Layout",
-    "precision": "Precision",
-    "machine": "Machine",
-    "scaling": "Scaling",
-}
+#: What a row is filtered by; those that all rows share are not shown.
+FACETS = ("size", "ranks", "backend", "work", "kind", "layout", "precision", "machine", "scaling")
 
 
 def row_data(row: Row, href: str, environment: int) -> dict[str, Any]:

@@ -3,13 +3,11 @@ only these."""
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from suite.bundle.files import replace_atomically, writing
 from suite.report import charts
-from suite.report.facts.entry import Entry
 from suite.report.facts.model import ReportModel
 from suite.report.formatting.escape import spans, visible
 from suite.report.formatting.html import in_script, policy, source
@@ -40,46 +38,30 @@ PICTURES = {
     "Scaling": ("scaling",),
     "Measured on": ("differences",),
 }
-#: No page is larger. Beyond it what is in the bundles anyway is left out, and told.
+#: No page is larger.
 MOST_BYTES = 32 << 20
-#: Runs that the table of a page lists where all of them are too many for its size.
-MOST_LISTED = 1000
 
 
-@dataclass(frozen=True)
-class WrittenPage:
-    """``cut``: what was left out for its size."""
-
-    path: Path
-    size_bytes: int
-    cut: str = ""
-
-    @property
-    def size_text(self) -> str:
-        size = f"{number(self.size_bytes / (1 << 20))} MiB"
-        return f"{size}; {self.cut}" if self.cut else size
-
-
-def page_text(
-    model: ReportModel, entries: Sequence[Entry], path: Path, first: Sequence[Section] = (), is_cut: bool = False
-) -> str:
+def page_text(model: ReportModel, path: Path, first: Sequence[Section] = ()) -> str:
     """``path``: where the page will be, from which it links to the bundles. ``first``: sections that come before its
-    own. ``is_cut``: without what makes it large and is in the bundles anyway."""
+    own."""
     tables: list[dict[str, Any]] = []
     parts = parts_of(model, (*first, *SECTIONS))
     shown_parts = [figures.of_part(part, PICTURES.get(part.heading, ()), tables) for part in parts]
-    environments, environment_of = bundles.environments(model.rows, entries)
-    by_path = {row.number: bundles.href(row.shown.path, path) for row in model.rows}
-    shown, left_out = ([], "") if is_cut else bundles.traces_of(model.rows, entries)
+    environments, environment_of = bundles.environments(model.rows)
+    links = {row.number: bundles.href(row.shown.path, path) for row in model.rows}
+    traces, left_out = bundles.traces_of(model.rows)
     data = {
         "schema": PAGE_SCHEMA,
-        "rows": [figures.row_data(row, by_path[row.number], environment_of[row.number]) for row in model.rows],
+        "rows": [
+            figures.row_data(row, bundles.href(row.shown.path, path), environment_of[row.number]) for row in model.rows
+        ],
         "charts": _charts(model),
-        "facets": figures.FACETS,
+        "facets": {name: name.capitalize() for name in figures.FACETS},
         "phases": [{"name": one.name, "label": one.label, "colour": one.colour} for one in ALL],
         "ratios": list(figures.ratios(model)),
         "curves": list(map(figures.curve_data, model.scaling)),
-        "traces": [trace._asdict() for trace in shown],
+        "traces": [trace._asdict() for trace in traces],
         "tracesLeftOut": left_out,
         "environments": environments,
     }
@@ -87,12 +69,11 @@ def page_text(
         "answer": answer(model),
         "parts": shown_parts,
         "ids": [part["id"] for part in shown_parts],
-        "evidence": bundles.evidence_of(model, entries, path),
+        "evidence": bundles.evidence_of(model, path),
         "has_rows": bool(model.rows),
-        "cut": _cut(len(entries)) if is_cut else "",
         "schema": PAGE_SCHEMA,
     }
-    tables.append(bundles.runs_table(model, entries, path, MOST_LISTED if is_cut else None))
+    tables.append(bundles.runs_table(model.rows, path))
     return _rendered(model.title, values, {"report": data, "tables": tables})
 
 
@@ -105,19 +86,12 @@ def _charts(model: ReportModel) -> dict[str, list[dict[str, Any]]]:
     return {name: list(map(figures.chart_data, known)) for name, known in found.items()}
 
 
-def _cut(runs: int) -> str:
-    listed = f" and all but the first {MOST_LISTED:,} of {runs:,} runs" if runs > MOST_LISTED else ""
-    return f"the iterations rank by rank{listed} were left out, because a page has at most {MOST_BYTES >> 20} MiB"
-
-
-def write_page(model: ReportModel, entries: Sequence[Entry], path: Path, first: Sequence[Section] = ()) -> WrittenPage:
-    """Replace a file at once; the same runs at the same places give the same bytes. Raises UsageError when it cannot be
-    written, or would be too large whatever is left out."""
+def write_page(model: ReportModel, path: Path, first: Sequence[Section] = ()) -> str:
+    """Replace a file at once, and say how large it is; the same runs at the same places give the same bytes. Raises
+    UsageError when it cannot be written, or would be too large."""
     if path.exists() and not path.is_file():
         raise UsageError(f"cannot write {path}: it is {'a folder' if path.is_dir() else 'no regular file'}")
-    text, cut = page_text(model, entries, path, first), ""
-    if len(text.encode()) > MOST_BYTES:
-        text, cut = page_text(model, entries, path, first, is_cut=True), _cut(len(entries))
+    text = page_text(model, path, first)
     size = len(text.encode())
     if size > MOST_BYTES:
         raise UsageError(
@@ -127,7 +101,7 @@ def write_page(model: ReportModel, entries: Sequence[Entry], path: Path, first: 
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
     replace_atomically(path, text)
-    return WrittenPage(path, size, cut)
+    return f"{number(size / (1 << 20))} MiB"
 
 
 def _rendered(title: str, values: Mapping[str, Any], data: Mapping[str, Any]) -> str:

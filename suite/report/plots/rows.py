@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import PercentFormatter
 
-from suite.report.charts import Chart, Key, Line
+from suite.report.charts import Chart, Key, Line, Mark
 from suite.report.facts.model import ReportModel
 from suite.report.facts.pool import Row
 from suite.report.formatting.escape import drawable
@@ -32,30 +32,28 @@ _LOOKS: dict[str, dict[str, Any]] = {
 
 def figure(chart: Chart, model: ReportModel) -> Figure | None:
     """Null where there is no row to draw."""
-    whole = [line for line in chart.lines if (line.mark(chart.drawn) if chart.drawn else line.marks)]
-    rows, omitted = bars([line.row for line in whole])
-    if not rows:
+    shown = [line for line in chart.lines if not chart.drawn or any(mark.key == chart.drawn for mark in line.marks)]
+    if not any(line.marks for line in shown):
         return None
-    line_of = {line.row.number: line for line in chart.lines}
+    rows, omitted = bars([line.row for line in shown])
+    line_of = {line.row.number: line for line in shown}
     lines = [line_of[row.number] for row in rows]
     heights, colours = _heights(rows), backend_colours(model.rows)
     drawn = style.new_figure(1.2 + 0.23 * max(heights))
     axes = drawn.subplots()
-    if any(key.kind == "bar" for key in chart.keys.values()):
-        _bars(axes, chart.keys, lines, heights)
+    for line, height in zip(lines, heights, strict=True):
+        _line(axes, chart.keys, line, height, colours[line.row.backend])
+    _labels(axes, rows, heights)
+    handles = _handles(chart.keys, lines)
+    is_share = any(key.kind == "bar" for key in chart.keys.values())
+    if is_share:
         axes.set_xlim(0, 1)
         axes.xaxis.set_major_formatter(PercentFormatter(1.0))
-        scale, right = "", 0.75
     else:
-        for line, height in zip(lines, heights, strict=True):
-            _line(axes, chart.keys, line, height, colours[line.row.backend])
-        scale, right = " (log)", 0.1
-    longest = _labels(axes, rows, heights)
-    handles = _handles(chart.keys, lines)
-    if scale:
         handles += _log_axis(axes, chart, lines)
-    axes.set_xlabel(f"{chart.unit}{scale}; right: {chart.right}")
-    style.frame(drawn, handles, omitted, left=0.2 + 0.073 * longest, right=right, bottom=0.45, top=0.05)
+    is_told = any(line.text and line.marks for line in lines)
+    axes.set_xlabel("".join((chart.unit, "" if is_share else " (log)", f"; right: {chart.right}" if is_told else "")))
+    style.frame(drawn, handles, omitted)
     return drawn
 
 
@@ -69,22 +67,18 @@ def _heights(rows: Sequence[Row]) -> list[float]:
     return heights
 
 
-def _labels(axes: Axes, rows: Sequence[Row], heights: Sequence[float]) -> int:
-    """Size, backend and ranks left of each line, the algorithm where there are several, the layout where rows differ in
-    it alone; the longest's length."""
+def _labels(axes: Axes, rows: Sequence[Row], heights: Sequence[float]) -> None:
+    """What names each row, its layout where rows differ in it alone, left of its line."""
     names = [(row.work, row.size, row.backend, row.ranks) for row in rows]
-    several = len({row.work.algorithm for row in rows}) > 1
     labels = []
     for row, name in zip(rows, names, strict=True):
         layout = f" {row.layout}" if names.count(name) > 1 else ""
-        algorithm = f"{drawable(row.work.algorithm, 12)}  " if several else ""
         shown = f"{drawable(row.size, 12)}  {drawable(row.backend, 20)}{layout}"
-        labels.append(f"{algorithm}{shown}  {counted(row.ranks, 'rank')}")
+        labels.append(f"{row.name}  {shown}  {counted(row.ranks, 'rank')}")
     axes.set_yticks(list(heights), labels)
     axes.set_ylim(max(heights) + 0.6, -0.6)
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="y", visible=False)
-    return max(map(len, labels))
 
 
 def _handles(keys: Mapping[str, Key], lines: Sequence[Line]) -> list[Line2D]:
@@ -92,7 +86,7 @@ def _handles(keys: Mapping[str, Key], lines: Sequence[Line]) -> list[Line2D]:
     present = {mark.key for line in lines for mark in line.marks}
     handles = []
     for name, key in keys.items():
-        if key.kind in _LOOKS and (name in present or key.kind != "bar"):
+        if key.kind in _LOOKS and name in present:
             look = {"linewidth": 0, "color": _colour(name, key, style.INK), **_LOOKS[key.kind]}
             handles.append(Line2D([], [], label=key.text, **look))
     return handles
@@ -102,23 +96,6 @@ def _colour(name: str, key: Key, backend: str) -> str:
     return {"phase": _PHASES.get(name, ""), "strong": style.INK, "faint": style.FAINT, "backend": backend}[key.ink]
 
 
-def _bars(axes: Axes, keys: Mapping[str, Key], lines: Sequence[Line], heights: Sequence[float]) -> None:
-    lefts = [0.0] * len(lines)
-    for name, key in keys.items():
-        found = [line.mark(name) for line in lines]
-        shares = [mark.value if mark else 0.0 for mark in found]
-        colour = _colour(name, key, style.INK)
-        axes.barh(heights, shares, left=lefts, height=0.78, color=colour, edgecolor="white", linewidth=0.6)
-        ink = "white" if _luminance(colour) < _DARK_BELOW else style.INK
-        for height, left, share in zip(heights, lefts, shares, strict=True):
-            if share >= _LEAST_LABELLED:
-                middle = left + share / 2
-                axes.text(middle, height, f"{100 * share:.0f}", color=ink, fontsize=8, ha="center", va="center")
-        lefts = [left + share for left, share in zip(lefts, shares, strict=True)]
-    for line, height in zip(lines, heights, strict=True):
-        axes.text(1.01, height, line.text, fontsize=8, va="center", ha="left")
-
-
 def _luminance(colour: str) -> float:
     """Relative luminance of a colour, 0 to 1 (WCAG 2.1)."""
     linear = [level / 12.92 if level <= 0.03928 else ((level + 0.055) / 1.055) ** 2.4 for level in to_rgb(colour)]
@@ -126,23 +103,38 @@ def _luminance(colour: str) -> float:
 
 
 def _line(axes: Axes, keys: Mapping[str, Key], line: Line, height: float, backend: str) -> None:
-    """Its marks, joined where they are of one backend's colour, and its text right of the last of them."""
+    """Its marks, joined where they are of one backend's colour, and its text right of the last of them, or alone."""
     shown = [mark for mark in line.marks if keys[mark.key].kind in _LOOKS]
     joined = [mark.value for mark in shown if keys[mark.key].ink == "backend"]
     if len(joined) > 1:
         axes.plot(joined, [height] * len(joined), color=backend, linewidth=1.6)
     for mark in shown:
         key = keys[mark.key]
-        look = {"color": _colour(mark.key, key, backend), **_LOOKS[key.kind]}
-        if mark.low is None or mark.high is None:
+        colour = _colour(mark.key, key, backend)
+        look = {"color": colour, **_LOOKS[key.kind]}
+        if key.kind == "bar":
+            _piece(axes, mark, height, colour)
+        elif mark.low is None or mark.high is None:
             axes.plot([mark.value], [height], **look)
         elif key.kind == "band":
             axes.plot([mark.low, mark.high], [height, height], solid_capstyle="butt", **look)
         else:
             errors = style.error_bars([mark.interval])
             axes.errorbar([mark.value], [height], xerr=errors, elinewidth=1.4, capsize=2.5, **look)
-    right = max(mark.value if mark.high is None else mark.high for mark in shown)
-    axes.annotate(line.text, (right, height), xytext=(8, 0), textcoords="offset points", fontsize=8, va="center")
+    right = max((mark.value if mark.high is None else mark.high for mark in shown), default=0)
+    place = "data" if shown else axes.get_yaxis_transform()
+    axes.annotate(line.text, (right, height), (8, 0), place, "offset points", fontsize=8, va="center")
+
+
+def _piece(axes: Axes, mark: Mark, height: float, colour: str) -> None:
+    """Of a whole, with its percent where these fit in."""
+    axes.barh(height, mark.value, left=mark.low, height=0.78, color=colour, edgecolor="white", linewidth=0.6)
+    if mark.value >= _LEAST_LABELLED and mark.low is not None:
+        ink = "white" if _luminance(colour) < _DARK_BELOW else style.INK
+        text = f"{100 * mark.value:.0f}"
+        axes.text(
+            mark.low + mark.value / 2, height, text, color=ink, fontsize=8, ha="center", va="center", in_layout=False
+        )
 
 
 def _log_axis(axes: Axes, chart: Chart, lines: Sequence[Line]) -> list[Line2D]:
@@ -154,7 +146,6 @@ def _log_axis(axes: Axes, chart: Chart, lines: Sequence[Line]) -> list[Line2D]:
         handles.append(Line2D([], [], color=style.FAINT, linestyle="--", label=name))
     shown = [mark for line in lines for mark in line.marks if chart.keys[mark.key].kind in _LOOKS]
     low, high = style.limits([mark.interval for mark in shown], reach=1.5)
-    has_intervals = any(mark.low is not None for mark in shown)
-    axes.set_xlim(*((low / 1.15, high * 1.45) if has_intervals else (low / 1.6, axes.get_xlim()[1] * 1.5)))
-    style.plain_log(axes, "x")
+    axes.set_xlim(low / 1.2, high * 1.5)
+    style.plain_log(axes)
     return handles

@@ -1,5 +1,6 @@
 """Histories to draw (``templates/chart.html.jinja``): points, levels, and where these changed, at their places."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -8,9 +9,9 @@ from suite.report.formatting.escape import visible
 from suite.report.formatting.numbers import counted, decimals, interval, moment
 from suite.report.site.history import LevelChange, Point, Series
 
-_WIDTH, _HEIGHT = 960, 320
-_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 948, 14, 280
-_SPARK_WIDTH, _SPARK_HEIGHT, _SPARK_MARGIN = 180, 36, 3
+#: Where a history is drawn, in pixels: on a page of its own, and small in a table, where intervals would hide changes.
+_LARGE = {"width": 960, "height": 320, "left": 64, "right": 948, "top": 14, "bottom": 280}
+_SMALL = {"width": 180, "height": 36, "left": 3, "right": 177, "top": 3, "bottom": 33}
 _MARGIN = 0.06
 _MOST_DATES = 8
 
@@ -27,14 +28,13 @@ class _Scale:
         return round(self.start + share * (self.end - self.start), 1)
 
 
-def picture(series: Series) -> dict[str, Any]:
+def picture(series: Series, box: Mapping[str, int] = _LARGE) -> dict[str, Any]:
     """The whole history: rates in samples per second over the points in the order of time, evenly spaced."""
     points = series.points
-    x, y = _scales(series, (_LEFT, _RIGHT), (_BOTTOM, _TOP))
+    x, y = _scales(series, box)
     every = max(1, -(-len(points) // _MOST_DATES))
     return {
-        "size": (_WIDTH, _HEIGHT),
-        "box": {"left": _LEFT, "right": _RIGHT, "top": _TOP, "bottom": _BOTTOM},
+        "box": box,
         "label": visible(f"Samples per second of {series.name}, {len(points)} points in time"),
         "grid": [(y(step), text) for step, text in _steps(y)],
         "dates": [(x(place), moment(points[place].started)[:10]) for place in range(0, len(points), every)],
@@ -45,26 +45,13 @@ def picture(series: Series) -> dict[str, Any]:
 
 
 def spark(series: Series) -> dict[str, Any]:
-    points, margin = series.points, _SPARK_MARGIN
-    x, y = _scales(series, (margin, _SPARK_WIDTH - margin), (_SPARK_HEIGHT - margin, margin), with_bounds=False)
-    return {
-        "size": (_SPARK_WIDTH, _SPARK_HEIGHT),
-        "label": f"{len(points)} points, {len(series.changes)} changes of level",
-        "dots": [(x(place), y(point.rate.value)) for place, point in enumerate(points) if point.rate],
-        "levels": _levels(series, x, y),
-        "changes": [
-            (change.direction, x(change.after), y(level))
-            for change, level in zip(series.changes, series.levels[1:], strict=True)
-        ],
-    }
+    return picture(series, _SMALL)
 
 
-def _scales(
-    series: Series, width: tuple[float, float], height: tuple[float, float], with_bounds: bool = True
-) -> tuple[_Scale, _Scale]:
+def _scales(series: Series, box: Mapping[str, int]) -> tuple[_Scale, _Scale]:
     rates = [point.rate for point in series.points if point.rate is not None]
     values = [rate.value for rate in rates]
-    if with_bounds:
+    if box is _LARGE:
         # a run of few iterations may have bounds that would flatten everything else
         least, most = min(values) / 2, max(values) * 2
         bounds = [bound for rate in rates for bound in (rate.low, rate.high) if bound is not None]
@@ -72,7 +59,8 @@ def _scales(
     low, high = min(values), max(values)
     room = max(high - low, 0.02 * high) * _MARGIN
     last = max(len(series.points) - 1, 1)
-    return _Scale(-0.5, last + 0.5, *width), _Scale(low - room, high + room, *height)
+    x = _Scale(-0.5, last + 0.5, box["left"], box["right"])
+    return x, _Scale(low - room, high + room, box["bottom"], box["top"])
 
 
 def _steps(y: _Scale) -> list[tuple[float, str]]:

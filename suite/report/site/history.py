@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Literal
 
-from suite.report.site.runs import UNKNOWN_MACHINE, Gathered, RunFacts
+from suite.report.site.runs import UNKNOWN_MACHINE, RunFacts
 from suite.spec.base import digest
 from suite.stats.changes import History, find_changes
 from suite.stats.intervals import Interval, RunSeconds, log_rates, pooled_rate
@@ -28,13 +28,14 @@ Direction = Literal["slower", "faster"]
 
 @dataclass(frozen=True)
 class Point:
-    """The runs of a series in one folder with the same versions. ``measured``: without suspect ones where there are
-    others; ``lost``: how many have no rate, by state, with the first reason each."""
+    """The runs of a series in one folder with the same ``versions``, the id of ``stack``. ``measured``: without suspect
+    ones where there are others; ``lost``: how many have no rate, by state, with the first reason each."""
 
     id: str
     folder: str
     started: float | None
     versions: str
+    stack: Mapping[str, str]
     run_ids: tuple[str, ...]
     digests: tuple[str, ...]
     measured: tuple[RunSeconds, ...]
@@ -132,30 +133,30 @@ class Series:
         }
 
 
-def histories(found: Gathered, names: Mapping[Path, str]) -> tuple[Series, ...]:
+def histories(every: Sequence[RunFacts], names: Mapping[Path, str]) -> tuple[Series, ...]:
     """By machine, then size, then the rest of the name. ``names``: what pages call each folder that was read."""
+    facts = {run.series: run.facts for run in every}
     by_series: dict[str, list[RunFacts]] = defaultdict(list)
-    for run, series in zip(found.runs, _series_of(found), strict=True):
+    for run, series in zip(every, _series_of(every, facts), strict=True):
         by_series[series].append(run)
-    made = [_series(name, found.series[name], runs, found.versions, names) for name, runs in sorted(by_series.items())]
+    made = [_series(name, facts[name], runs, names) for name, runs in sorted(by_series.items())]
     first = ("machine", "parameters", "size", "ranks")
     return tuple(sorted(made, key=lambda one: (*(one.facts[name] for name in first), one.name, one.id)))
 
 
-def _series_of(found: Gathered) -> list[str]:
+def _series_of(every: Sequence[RunFacts], facts: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """The series of each run. One that died before it told its machine or its counts belongs to the only series with
     rates that is like it in all else, where there is one such."""
-    like = {name: _without_outcome(facts) for name, facts in found.series.items()}
+    like = {name: _without_outcome(one) for name, one in facts.items()}
     known: dict[tuple, set[str]] = defaultdict(set)
-    for run in found.runs:
+    for run in every:
         if run.counted:
             known[like[run.series]].add(run.series)
     assigned = []
-    for run in found.runs:
+    for run in every:
         candidates = known[like[run.series]]
         only = next(iter(candidates)) if len(candidates) == 1 else run.series
-        machines = (UNKNOWN_MACHINE, found.series[only]["machine"])
-        is_lost = not run.counted and found.series[run.series]["machine"] in machines
+        is_lost = not run.counted and run.facts["machine"] in (UNKNOWN_MACHINE, facts[only]["machine"])
         assigned.append(only if is_lost else run.series)
     return assigned
 
@@ -174,13 +175,7 @@ def _label(names: Mapping[Path, str], path: Path) -> str:
     return path.parent.as_posix()
 
 
-def _series(
-    name: str,
-    facts: Mapping[str, Any],
-    runs: Sequence[RunFacts],
-    versions: Mapping[str, Mapping[str, str]],
-    names: Mapping[Path, str],
-) -> Series:
+def _series(name: str, facts: Mapping[str, Any], runs: Sequence[RunFacts], names: Mapping[Path, str]) -> Series:
     groups: dict[tuple[str, str], list[RunFacts]] = defaultdict(list)
     for run in runs:
         groups[_label(names, run.trace.path), run.versions].append(run)
@@ -196,7 +191,7 @@ def _series(
         points=tuple(points),
         lost=tuple(point for point in all_points if point.is_suspect or not point.measured),
         levels=tuple(math.exp(level) for level in history.levels),
-        changes=tuple(_level_change(points, history, number, versions) for number in range(len(history.changes))),
+        changes=tuple(_level_change(points, history, number) for number in range(len(history.changes))),
         noise=history.noise,
     )
 
@@ -216,6 +211,7 @@ def _point(series: str, folder: str, runs: Sequence[RunFacts]) -> Point:
         folder=folder,
         started=min((run.trace.started for run in runs if run.trace.started is not None), default=None),
         versions=runs[0].versions,
+        stack=runs[0].stack,
         run_ids=tuple(run.trace.run_id for run in runs),
         digests=tuple(run.trace.digest or "" for run in runs),
         measured=tuple(rate for _, rate in used),
@@ -254,9 +250,7 @@ def _run_variance(points: Sequence[Point], logs: Sequence[Sequence[float]]) -> f
     return median(widths) ** 2 if widths else 0.0
 
 
-def _level_change(
-    points: Sequence[Point], history: History, number: int, versions: Mapping[str, Mapping[str, str]]
-) -> LevelChange:
+def _level_change(points: Sequence[Point], history: History, number: int) -> LevelChange:
     change = history.changes[number]
     edges = [0, *(one.place for one in history.changes), len(points)]
     low, high = change.interval()
@@ -270,12 +264,13 @@ def _level_change(
         last=change.last,
         ratio=ratio,
         probability=change.probability,
-        versions=changed_versions(versions[points[change.first - 1].versions], versions[points[change.last].versions]),
+        versions=changed_versions(points[change.first - 1], points[change.last]),
         phases=tuple(_phase_changes(before, after)),
     )
 
 
-def changed_versions(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[tuple[str, str, str], ...]:
+def changed_versions(one: Point, other: Point) -> tuple[tuple[str, str, str], ...]:
+    before, after = one.stack, other.stack
     names = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
     return tuple((name, before.get(name, "-"), after.get(name, "-")) for name in names[:_MOST_VERSIONS])
 

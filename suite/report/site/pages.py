@@ -3,7 +3,6 @@ nothing load or run but the page's own style and script."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from itertools import combinations_with_replacement, pairwise
 from pathlib import Path
@@ -12,15 +11,12 @@ from uuid import UUID, uuid5
 
 from markupsafe import Markup
 
-from suite.bundle.archive.opening import Opened
-from suite.bundle.cache.survey import Surveyed
 from suite.report.formatting.escape import visible
 from suite.report.formatting.html import in_script, policy, source
 from suite.report.formatting.numbers import UNKNOWN, counted, interval, listed, moment, number
 from suite.report.site.chart import picture, spark
-from suite.report.site.history import LevelChange, Point, Series, changed_versions, histories
-from suite.report.site.output import Summary
-from suite.report.site.runs import Gathered, gather
+from suite.report.site.history import LevelChange, Point, Series, changed_versions
+from suite.report.site.runs import Gathered
 from suite.stats.changes import LEVEL
 from suite.stats.compare import compare
 from suite.stats.intervals import log_rates
@@ -37,88 +33,55 @@ _MOST_PAIRS = 10_000
 _NAMESPACE = UUID("4b0f3f5e-6c1b-4b7e-9d3a-2f1d8c5a7e90")
 _MOST_ENTRIES = 200
 _NO_TIME = "1970-01-01T00:00:00Z"
-_SHOWN_FACTS = {
-    "backend": "backend",
-    "kind": "kind of backend",
-    "size": "size",
-    "ranks": "ranks",
-    "nodes": "nodes",
-    "layout": "layout",
-    "algorithm": "work",
-    "workload": "workload",
-    "scaling": "scaling",
-    "track": "track",
-    "device": "device",
-    "precision": "precision",
-    "threads": "threads per rank",
-    "launcher": "launcher",
-    "at_once": "runs at once",
-    "clock": "clock",
-    "machine": "machine",
-}
+#: What says that series differ, and not in what.
+_UNSHOWN_FACTS = ("work", "settings")
 #: What a later point is told to differ in, at most.
 _MOST_DIFFERENCES = 3
 
 
-@dataclass(frozen=True)
-class Site:
-    title: str
-    series: tuple[Series, ...]
-    versions: Mapping[str, Mapping[str, str]]
-    told: tuple[str, ...]
+def made_pages(title: str, found: Gathered, series: Sequence[Series], base: str | None) -> Iterator[tuple[str, str]]:
+    """By name. ``base``: where the site will be, for links of its feed."""
+    yield "index.html", _index_page(title, found, series)
+    yield "compare.html", _compare_page(series)
+    yield "feed.xml", _feed(title, series, base)
+    for one in series:
+        yield f"series/{one.id}.html", _series_page(one)
 
 
-def make_site(
-    bundles: Sequence[Surveyed], names: Mapping[Path, str], places: Opened, title: str
-) -> tuple[Gathered, Site, Summary]:
-    """What it is made of, itself, and what is told of it. ``names``: what pages call each folder."""
-    found = gather(bundles, places.holds)
-    found.told = list(map(places.shown, found.told))
-    series = histories(found, names)
-    return found, Site(title, series, found.versions, tuple(found.told)), _summary(found, series)
-
-
-def made_pages(site: Site, base: str | None) -> Iterator[tuple[str, str]]:
-    yield "index.html", _index_page(site)
-    yield "compare.html", _compare_page(site)
-    yield "feed.xml", _feed(site, base)
-    for one in site.series:
-        yield f"series/{one.id}.html", _series_page(site, one)
-
-
-def _summary(found: Gathered, series: Sequence[Series]) -> Summary:
+def summary(found: Gathered, series: Sequence[Series]) -> dict[str, Any]:
+    """As ``WrittenSite`` tells it."""
     changes = [(one, change) for one in series for change in one.changes]
     changes.sort(key=lambda pair: -(pair[1].began or 0.0))
-    return Summary(
-        runs=len(found.runs),
-        points=sum(len(one.points) for one in series),
-        regressions=sum(change.direction == "slower" for _, change in changes),
-        changes=[f"{one.name} on {one.facts['machine']}: {_change_title(change)}" for one, change in changes],
-        series=[one.as_json() for one in series],
-        told=found.told,
-    )
+    return {
+        "runs": len(found.runs),
+        "points": sum(len(one.points) for one in series),
+        "regressions": sum(change.direction == "slower" for _, change in changes),
+        "changes": [f"{one.name} on {one.facts['machine']}: {_change_title(change)}" for one, change in changes],
+        "series": [one.as_json() for one in series],
+        "told": found.told,
+    }
 
 
-def _index_page(site: Site) -> str:
-    starts = [point.started for one in site.series for point in one.points if point.started is not None]
+def _index_page(title: str, found: Gathered, series: Sequence[Series]) -> str:
+    starts = [point.started for one in series for point in one.points if point.started is not None]
     return _rendered(
         "index.html.jinja",
         scripts=("site.js",),
-        title=site.title,
+        title=title,
         up="",
-        runs=f"{sum(one.runs for one in site.series):,}",
+        runs=f"{sum(one.runs for one in series):,}",
         first=min(starts, default=None),
         last=max(starts, default=None),
         level=f"{LEVEL:.0%}",
-        alarms=f"{LEVEL * len(site.series):.2g} on average",
-        told=site.told,
-        series=site.series,
+        alarms=f"{LEVEL * len(series):.2g} on average",
+        told=found.told,
+        series=series,
     )
 
 
-def _series_page(site: Site, series: Series) -> str:
+def _series_page(series: Series) -> str:
     points = sorted((*series.points, *series.lost), key=lambda point: (point.started or 0.0, point.folder, point.id))
-    rows = [_point_row(point, before, site) for before, point in pairwise([None, *points]) if point]
+    rows = [_point_row(point, before) for before, point in pairwise([None, *points]) if point]
     return _rendered(
         "series.html.jinja",
         scripts=("site.js",),
@@ -126,13 +89,13 @@ def _series_page(site: Site, series: Series) -> str:
         up="../",
         series=series,
         points=rows[::-1],
-        names=_SHOWN_FACTS,
+        facts=_shown(series),
     )
 
 
 def _change_title(change: LevelChange) -> str:
     """``12 % slower since 2026-11-03``."""
-    return f"{_percent(change.ratio.value, with_sign=False)} {change.direction} since {_day(change.began)}"
+    return f"{_percent(change.ratio.value).lstrip('+-')} {change.direction} since {_day(change.began)}"
 
 
 def _change_text(change: LevelChange, series: Series) -> str:
@@ -151,32 +114,28 @@ def _change_text(change: LevelChange, series: Series) -> str:
     )
 
 
-def _point_row(point: Point, before: Point | None, site: Site) -> tuple[Point, str, str, str]:
+def _point_row(point: Point, before: Point | None) -> tuple[Point, str, str, str]:
     """With the suite's version, what is not the same as ``before``, and the runs without a rate."""
-    versions = site.versions[point.versions]
-    differing = changed_versions(site.versions[before.versions], versions) if before else ()
+    differing = changed_versions(before, point) if before else ()
     texts = [f"{name} {old} / {new}" for name, old, new in differing[:_MOST_DIFFERENCES]]
     if len(differing) > len(texts):
         texts.append(f"and {len(differing) - len(texts)} more")
-    suite = " ".join(filter(None, (versions.get("suite"), versions.get("suite's commit"))))
+    suite = " ".join(filter(None, (point.stack.get("suite"), point.stack.get("suite's commit"))))
     lost = [f"{count} {state} ({why})" if why else f"{count} {state}" for state, count, why in point.lost]
     return point, suite, ", ".join(texts), listed(lost)
 
 
-def _compare_page(site: Site) -> str:
-    with_points = [one for one in site.series if one.points]
-    shared = sorted({point.versions for one in with_points for point in one.points})
-    numbers = {name: index for index, name in enumerate(shared)}
+def _compare_page(series: Sequence[Series]) -> str:
+    with_points = [one for one in series if one.points]
     of_work: dict[str, list[Series]] = defaultdict(list)
     for one in with_points:
         of_work[one.facts["work"]].append(one)
     newest = _newest(of_work.values())
     data = {
-        "names": _SHOWN_FACTS,
-        "versions": [_plain(site.versions[name]) for name in shared],
+        "versions": {point.versions: _plain(point.stack) for one in with_points for point in one.points},
         "newest": newest,
         "intervals": {pair: bounds for alike in of_work.values() for pair, bounds in _intervals(alike, newest)},
-        "series": [_compared(one, numbers) for one in with_points],
+        "series": [_compared(one) for one in with_points],
     }
     return _rendered("compare.html.jinja", scripts=("compare.js",), data=data, title="Compare two points", up="")
 
@@ -198,38 +157,42 @@ def _intervals(alike: Sequence[Series], newest: int) -> Iterator[tuple[str, list
             yield f"{one.id} {other.id}", [float(f"{bound:.5g}") for bound in (ratio.low, ratio.high)]
 
 
-def _compared(series: Series, versions: Mapping[str, int]) -> dict[str, Any]:
+def _compared(series: Series) -> dict[str, Any]:
     """With names that tell series apart that look alike."""
     facts = series.facts
     return {
         "id": series.id,
         "work": facts["work"],
         "name": visible(f"{series.name}, {facts['workload']}, {facts['machine']} ({series.id[:4]})", _LONGEST),
-        "facts": _plain({name: facts[name] for name in _SHOWN_FACTS}),
-        "points": [_compared_point(point, versions) for point in series.points],
+        "facts": _plain(_shown(series)),
+        "points": [_compared_point(point) for point in series.points],
     }
 
 
-def _compared_point(point: Point, versions: Mapping[str, int]) -> list[Any]:
+def _compared_point(point: Point) -> list[Any]:
     logs = log_rates(point.measured)
     label = f"{moment(point.started)}, {interval(point.rate)}, {counted(len(logs), 'run')}, {point.folder}"
     return [
         visible(label, _LONGEST), len(logs), mean_of(logs), visible(point.folder, _LONGEST),
-        versions[point.versions], dict(point.phases), point.id,
+        point.versions, dict(point.phases), point.id,
     ]  # fmt: skip
+
+
+def _shown(series: Series) -> dict[str, Any]:
+    """Its facts, by what pages call them."""
+    return {name.replace("_", " "): value for name, value in series.facts.items() if name not in _UNSHOWN_FACTS}
 
 
 def _plain(facts: Mapping[str, Any]) -> dict[str, Any]:
     return {visible(name): visible(value) if isinstance(value, str) else value for name, value in facts.items()}
 
 
-def _percent(ratio: float, with_sign: bool = True) -> str:
+def _percent(ratio: float) -> str:
     """``-12 %`` of a ratio of 0.88; of ten times the rate ``x 10``."""
     if ratio >= 3:
         return f"x {number(ratio, 2)}"
     change = 100 * (ratio - 1)
-    digits = 0 if abs(change) >= 9.95 else 1
-    return f"{change:+.{digits}f} %" if with_sign else f"{abs(change):.{digits}f} %"
+    return f"{change:+.{0 if abs(change) >= 9.95 else 1}f} %"
 
 
 def _exact(value: float | None) -> str:
@@ -252,12 +215,12 @@ def _rendered(template: str, scripts: Sequence[str] = (), data: Any = None, **va
     )  # fmt: skip
 
 
-def _feed(site: Site, base: str | None) -> str:
-    """Atom (RFC 4287), the latest regression first. ``base``: where the site will be, for links that need it."""
-    found = [(one, change) for one in site.series for change in one.changes if change.direction == "slower"]
+def _feed(title: str, series: Sequence[Series], base: str | None) -> str:
+    """Atom (RFC 4287), the latest regression first."""
+    found = [(one, change) for one in series for change in one.changes if change.direction == "slower"]
     found.sort(key=lambda pair: (-(pair[1].began or 0.0), pair[0].id))
     return _environment().get_template("feed.xml.jinja").render(
-        title=site.title,
+        title=title,
         base=base,
         updated=max((change.began for _, change in found if change.began is not None), default=None),
         entries=found[:_MOST_ENTRIES],

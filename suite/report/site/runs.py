@@ -1,11 +1,12 @@
 """What a site keeps of a run: few enough facts that ten thousand of them are read in a moment; and the runs of many
 folders, of which those that were read before and are as they were are not read again."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from suite.bundle.archive.opening import Opened
 from suite.bundle.cache.survey import Surveyed
 from suite.bundle.cache.table import Derived, View, select
 from suite.bundle.evidence import digest_of_all
@@ -38,12 +39,14 @@ _NO_SERIES = {"warmup", "iterations", "seed"}
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """``series`` and ``versions``: ids of what is told once for many. ``samples`` of an iteration, of which ``counted``
-    ones count; none where it has no rate. ``low`` and ``high``: of its rate, by its own iterations."""
+    """``series`` and ``versions``: ids of ``facts`` and ``stack``, which runs share. ``samples`` of an iteration, of
+    which ``counted`` ones count; none where it has no rate. ``low`` and ``high``: of its rate, by its iterations."""
 
     trace: Trace
     series: str
+    facts: dict[str, Any]
     versions: str
+    stack: dict[str, str]
     state: State
     note: str
     samples: int
@@ -60,40 +63,29 @@ class RunFacts:
         return RunSeconds(self.samples, tuple(self.trace.seconds[index] for index in self.counted))
 
 
-@dataclass(frozen=True, slots=True)
-class ReadRun:
-    """With what it shares with others, by the ids that its facts name."""
-
-    facts: RunFacts
-    series: dict[str, Any]
-    versions: dict[str, str]
-
-
-def read_run(derived: Derived) -> ReadRun:
+def read_run(derived: Derived) -> RunFacts:
     """Of what a bundle's evidence gives."""
     manifest, record = derived.manifest, derived.record
-    series, versions = series_facts(manifest, record), versions_of(record)
+    facts, stack = series_facts(manifest, record), versions_of(record)
     state, note = _state(derived)
     throughput, counts = record.throughput, record.counts
     has_rate = state in ("ok", "suspect") and throughput is not None and counts is not None
     rate = throughput.samples_per_second if throughput else None
     phases = [(name, getattr(record.phases, name)) for name in ALL_NAMES] if record.phases else []
-    return ReadRun(
-        facts=RunFacts(
-            trace=Trace.of(Path(), record, derived.digest),
-            series=_id_of(series),
-            versions=_id_of(versions),
-            state=state,
-            note=note,
-            samples=counts.samples if counts else 0,
-            counted=record.counted if has_rate else (),
-            low=rate.low if rate else None,
-            high=rate.high if rate else None,
-            phases={name: phase.seconds for name, phase in phases if phase} if has_rate else {},
-            caveat=derived.difference,
-        ),
-        series=series,
-        versions=versions,
+    return RunFacts(
+        trace=Trace.of(Path(), record, derived.digest),
+        series=_id_of(facts),
+        facts=facts,
+        versions=_id_of(stack),
+        stack=stack,
+        state=state,
+        note=note,
+        samples=counts.samples if counts else 0,
+        counted=record.counted if has_rate else (),
+        low=rate.low if rate else None,
+        high=rate.high if rate else None,
+        phases={name: phase.seconds for name, phase in phases if phase} if has_rate else {},
+        caveat=derived.difference,
     )
 
 
@@ -183,17 +175,15 @@ def _id_of(facts: Mapping[str, Any]) -> str:
     return digest(dict(facts))[:_ID_CHARACTERS]
 
 
-RUNS = View("site", ("report",), read_run, ReadRun)
+RUNS = View("site", ("report",), read_run, RunFacts)
 
 
 @dataclass
 class Gathered:
-    """``series`` and ``versions``: what runs share, by the ids that they name. ``told``: what a reader must know of the
-    reading; ``read``: how many bundles were read now; ``is_kept``: all is found again as long as no file changes."""
+    """``told``: what a reader must know of the reading; ``read``: how many bundles were read now; ``is_kept``: all is
+    found again as long as no file changes."""
 
     runs: list[RunFacts] = field(default_factory=list)
-    series: dict[str, dict[str, Any]] = field(default_factory=dict)
-    versions: dict[str, dict[str, str]] = field(default_factory=dict)
     told: list[str] = field(default_factory=list)
     read: int = 0
     is_kept: bool = False
@@ -205,26 +195,30 @@ class Gathered:
         return digest_of_all(filter(None, digests)) if digests and None not in digests else None
 
 
-def gather(bundles: Sequence[Surveyed], is_alone: Callable[[Surveyed], bool]) -> Gathered:
+def gather(bundles: Sequence[Surveyed], places: Opened) -> Gathered:
     found = Gathered()
     unread: list[Caveat] = []
+    # once in memory, however many runs share it
+    every_facts: dict[str, dict[str, Any]] = {}
+    every_stack: dict[str, dict[str, str]] = {}
 
     def count(done: int, whole: int) -> None:
         found.read = whole
 
-    for bundle, result in zip(bundles, select(bundles, RUNS, is_alone, count), strict=True):
+    for bundle, result in zip(bundles, select(bundles, RUNS, places.holds, count), strict=True):
         if isinstance(result, StillRunning):
             unread.append(Caveat(RUNNING, bundle.path, "left out, because it is still being run"))
         elif isinstance(result, DamagedBundle):
             unread.append(Caveat("damaged", bundle.path, f"left out, damaged: {result}"))
         else:
-            trace = replace(result.facts.trace, path=Path(bundle.path))
-            found.runs.append(replace(result.facts, trace=trace))
-            found.series[result.facts.series] = result.series
-            found.versions[result.facts.versions] = result.versions
+            trace = replace(result.trace, path=Path(bundle.path))
+            facts = every_facts.setdefault(result.series, result.facts)
+            stack = every_stack.setdefault(result.versions, result.stack)
+            found.runs.append(replace(result, trace=trace, facts=facts, stack=stack))
     found.is_kept = not unread and all(one.signature and one.signature.is_settled for one in bundles)
     found.runs.sort(key=lambda run: (run.trace.started or 0.0, run.trace.run_id, run.trace.path.as_posix()))
-    found.told = list(lines_of(sorted((*unread, *_leave_out(found)), key=lambda caveat: caveat.kind)))
+    caveats = sorted((*unread, *_leave_out(found)), key=lambda caveat: caveat.kind)
+    found.told = list(map(places.shown, lines_of(caveats)))
     return found
 
 

@@ -15,7 +15,7 @@ from suite.report.facts.pool import Row
 from suite.report.facts.variants import LaunchSetting
 from suite.report.formatting.escape import fenced, inline
 from suite.report.formatting.grid import Table, grid
-from suite.report.plots import NAMES, pictures
+from suite.report.plots import NAMES, can_draw, draw
 from suite.report.text.answer import answer, as_lines
 from suite.report.text.section import Block, Bullets, Heading, Listing, Part, Pointers, Section, parts_of
 from suite.report.text.sections import SECTIONS
@@ -28,8 +28,7 @@ REPORT_SCHEMA = "suite/report/1"
 _FIGURES = ("samples_per_second", "tokens_per_second", "tokens_per_second_per_device", "two_modes")
 #: The alternative text of a plot.
 _PICTURES = {
-    "throughput": "Samples per second by model size, one panel per rank count",
-    "predicted": "Predicted samples per second with their bands, and measured",
+    "throughput": "Samples per second of each row, and what was predicted",
     "scaling": "Scaling efficiency by rank count",
     "phases": "Share of an iteration by phase",
     "memory": "Peak memory against the theoretical floor",
@@ -144,7 +143,7 @@ def write(model: ReportModel, output: Path, first: Sequence[Section] = ()) -> tu
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as draft:
-            drawn = pictures(model, Path(draft))
+            drawn = draw(model, Path(draft)) if can_draw() else []
             parts = parts_of(model, (*first, *SECTIONS))
             for name, text in beside(model.title, {path.stem: path.name for path in drawn}, parts).items():
                 drawn.append(Path(draft) / name)

@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from suite.bundle.archive.opening import Opened
 from suite.bundle.archive.packing import Packing, pack
 from suite.bundle.cache.survey import survey
 from suite.bundle.store import Bundle
@@ -75,7 +76,7 @@ def test_nights_of_suspect_runs_alone_are_listed_and_no_change(monkeypatch: pyte
 def test_intervals_of_two_points_are_those_of_python_and_of_no_more_points_than_a_page_can_hold(monkeypatch):
     nights(Path("runs"), [1.0, 1.1, 1.2], repeats=3)
     folder = Path("runs")
-    (series,) = histories(gather(survey([folder])[0], lambda bundle: False), {folder: "runs"})
+    (series,) = histories(gather(survey([folder])[0], Opened((folder,))).runs, {folder: "runs"})
     first, last = series.points[0], series.points[-1]
     expected = compare(first.measured, last.measured).ratio
     for folder, most, pairs in (("out", pages_of_a_site._MOST_PAIRS, 6), ("few", 2, 3)):
@@ -227,29 +228,23 @@ def test_an_archive_is_read_as_the_folder_that_it_holds_and_no_page_tells_where_
         (["out", "--from", "nowhere"], "cannot read nowhere"),
         (["out", "--from", "empty"], "no run to show in empty"),
         (["full", "--from", "runs"], "holds something else than a site"),
-        (["file", "--from", "runs"], "file/site.json cannot be read: not a directory"),
+        (["file", "--from", "runs"], "holds something else than a site"),
         (["out", "--from", "runs", "--url", "javascript:alert(1)"], "--url is an address"),
-        (["newer", "--from", "runs"], "is of schema 'suite/site/99'"),
     ],
 )
 def test_what_cannot_be_done_is_one_line_and_leaves_nothing(words: list[str], message: str) -> None:
     night(Path("runs"), 0, repeats=1)
-    for folder in ("empty", "full", "newer"):
+    for folder in ("empty", "full"):
         Path(folder).mkdir()
     Path("full/mine.txt").write_text("mine")
     Path("file").write_text("mine")
-    Path("newer/site.json").write_text('{"schema": "suite/site/99"}')
     assert message in refused("site", *words)
     assert not Path("out").exists() and [one.name for one in Path("full").iterdir()] == ["mine.txt"]
 
 
-def test_names_in_a_list_that_somebody_changed_remove_nothing() -> None:
+def test_files_that_are_no_pages_of_a_site_stay() -> None:
     nights(Path("runs"), [1.0] * 2)
     told("out", "--from", "runs")
-    mine = Path("mine.txt")
+    mine = Path("out/series/mine.html")
     mine.write_text("mine")
-    listed = Path("out/site.json")
-    body = json.loads(listed.read_text())
-    body["pages"] |= {"../mine.txt": "", "series": 3, "../runs": None}
-    listed.write_text(json.dumps(body))
     assert told("out")["pages"]["removed"] == 0 and mine.exists()

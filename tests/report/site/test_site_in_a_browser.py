@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from suite.bundle.archive.opening import Opened
 from suite.bundle.cache.survey import survey
 from suite.report.site.history import Point, histories
 from suite.report.site.output import write_site
@@ -42,7 +43,7 @@ def compared(before: Point, after: Point) -> list[float]:
 
 def points_of(site: Path) -> dict[str, Point]:
     folder = site.parent / "runs"
-    every = histories(gather(survey([folder])[0], lambda bundle: False), {folder: "runs"})
+    every = histories(gather(survey([folder])[0], Opened((folder,))).runs, {folder: "runs"})
     return {f"{series.id} {point.id}": point for series in every for point in series.points}
 
 

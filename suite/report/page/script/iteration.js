@@ -5,22 +5,16 @@ const GIB = 2 ** 30;
 function iterationChart(host) {
   if (!REPORT.traces.length) return host.remove();
   const most = REPORT.traces.reduce((best, trace) => (trace.ranks > best.ranks ? trace : best));
-  const state = { row: most.row, run: most.run };
+  let chosen = most.row;
   const memoryHost = el("div", { class: "chart" });
   host.after(memoryHost);
   const picker = el("div", { class: "controls" });
   const options = () => {
-    const rows = [...new Set(REPORT.traces.map((trace) => trace.row))].filter(isSelected);
-    if (rows.length && !rows.includes(state.row)) pick(rows[0]);
-    const runs = REPORT.traces.filter((trace) => trace.row === state.row).map((trace) => trace.run);
+    const rows = REPORT.traces.map((trace) => trace.row).filter(isSelected);
+    if (rows.length && !rows.includes(chosen)) chosen = rows[0];
     picker.replaceChildren(
-      choice("Row", rows.map((number) => [String(number), rowLabel(rowsByNumber.get(number))]), String(state.row), (value) => again(() => pick(Number(value)))),
-      choice("Run", runs.map((run) => [run, run]), state.run, (value) => again(() => (state.run = value))),
+      choice("Row", rows.map((number) => [String(number), rowLabel(rowsByNumber.get(number))]), String(chosen), (value) => again(() => (chosen = Number(value)))),
     );
-  };
-  const pick = (number) => {
-    state.row = number;
-    state.run = REPORT.traces.find((trace) => trace.row === number).run;
   };
   const again = (change) => {
     const focused = [...picker.querySelectorAll("select")].indexOf(document.activeElement);
@@ -31,9 +25,9 @@ function iterationChart(host) {
     memory.again();
   };
   options();
-  const trace = () => REPORT.traces.find((one) => one.row === state.row && one.run === state.run);
+  const trace = () => REPORT.traces.find((one) => one.row === chosen);
   const time = chartFrame(host, {
-    title: () => `One iteration of ${state.run}, rank by rank: work and waiting`,
+    title: () => `One iteration of ${trace().run}, rank by rank: work and waiting`,
     name: "iteration",
     controls: [picker],
     draw: (width) => drawIteration(trace(), width),

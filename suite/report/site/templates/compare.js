@@ -46,9 +46,9 @@ const tell = () => {
     verdict.dataset.bounds = JSON.stringify(found);
   }
   parts.push(verdict);
-  const apart = Object.keys(data.names).filter((name) => first.facts[name] !== second.facts[name]);
+  const apart = Object.keys(first.facts).filter((name) => first.facts[name] !== second.facts[name]);
   if (apart.length) parts.push(table("The two series differ:", ["what", "A", "B"],
-    apart.map((name) => [data.names[name], String(first.facts[name]), String(second.facts[name])])));
+    apart.map((name) => [name, String(first.facts[name]), String(second.facts[name])])));
   const [before, after] = [data.versions[one[4]], data.versions[two[4]]];
   const names = [...new Set([...Object.keys(before), ...Object.keys(after)])].filter((n) => before[n] !== after[n]).sort();
   parts.push(names.length ? table("Versions that differ:", ["what", "A", "B"],
