@@ -93,7 +93,7 @@ def _told(timeline: Timeline) -> Told:
 
 def _figure(window: _Window, name: str) -> float | None:
     """A number of a window from 0, null where it tells none."""
-    value = window.get(name)
+    value: Any = window.get(name)
     return float(value) if type(value) in (int, float) and 0 <= value < 1e18 else None
 
 

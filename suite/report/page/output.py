@@ -53,9 +53,7 @@ def page_text(model: ReportModel, path: Path, first: Sequence[Section] = ()) -> 
     traces, left_out = bundles.traces_of(model.rows)
     data = {
         "schema": PAGE_SCHEMA,
-        "rows": [
-            figures.row_data(row, bundles.href(row.shown.path, path), environment_of[row.number]) for row in model.rows
-        ],
+        "rows": [figures.row_data(row, links[row.number], environment_of[row.number]) for row in model.rows],
         "charts": _charts(model),
         "facets": {name: name.capitalize() for name in figures.FACETS},
         "phases": [{"name": one.name, "label": one.label, "colour": one.colour} for one in ALL],
