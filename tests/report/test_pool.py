@@ -299,9 +299,7 @@ def test_compare_names_rows_that_look_alike_and_did_other_work() -> None:
     ]
     found = compare_entries(before, after)
     assert [row.size for row in found.rows] == ["1M"]
-    assert found.other_work == (
-        "deepspeed 3M zero2 on 1 rank: PPO on GPT-2 / GRPO in groups of 4 on GPT-2",
-        "deepspeed 8M zero2 on 1 rank: 8 samples / 16 samples",
-    )
-    assert "other work: PPO on GPT-2 / GRPO in groups of 4 on GPT-2" in {one.detail for one in found.unjudged}
-    assert "deepspeed 25M zero2 on 1 rank" in found.only_after
+    told = {(one.side, one.name.split()[1]): one.detail for one in found.unjudged}
+    assert {*told} == {("before", "3M"), ("before", "8M"), ("after", "3M"), ("after", "8M"), ("after", "25M")}
+    assert told["before", "8M"] == "nearest is deepspeed 8M zero2 on 1 rank: rollouts 8 / 16, samples 8 / 16"
+    assert "work PPO on GPT-2 / GRPO in groups of 4 on GPT-2" in told["before", "3M"]

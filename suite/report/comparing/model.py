@@ -137,18 +137,11 @@ class ComparedRow(Frozen):
 
 
 class FolderComparison(Frozen):
-    """Every row that both sides measured, and what else there is on only one of them.
-
-    ``other_work``: rows that both sides have in name, backend and layout, but of which they did different work, with
-    what differs. ``unjudged``: all that a gate cannot be met with.
-    """
+    """Every row that both sides measured. ``unjudged``: all that a gate cannot be met with."""
 
     rows: tuple[ComparedRow, ...]
     surroundings: Surroundings
     unjudged: tuple[Unjudged, ...]
-    only_before: tuple[str, ...]
-    only_after: tuple[str, ...]
-    other_work: tuple[str, ...] = ()
     margin: float
     level: float = Field(description="error rate that all rows hold together")
     method: str
