@@ -81,7 +81,6 @@ def _surroundings_of(pairs: Sequence[tuple[Measured, Measured]]) -> Surroundings
     kinds = ["seeds" if of_kind == {"seed"} else _ACROSS[kind] for kind, of_kind in names.items() if of_kind]
     return Surroundings(
         label=f"across {listed(kinds)}" if kinds else _OTHER_HOST if differences else _ALIKE,
-        equal=not differences,
         alike=tuple(name for name in dict.fromkeys(fact[0] for fact in found) if name not in differing),
         differences=tuple(differences),
         same_stack=False if False in same_code else True if same_code == {True} else None,

@@ -51,7 +51,6 @@ class Surroundings(Frozen):
     """Where, with what and how both sides were measured. ``label`` says what kind of comparison this is."""
 
     label: str
-    equal: bool
     alike: tuple[str, ...] = Field(description="facts that are known and equal on both sides of every row")
     differences: tuple[FactDifference, ...]
     same_stack: bool | None = Field(
