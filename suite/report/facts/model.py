@@ -1,6 +1,6 @@
 """What a report shows, as data: built from records and manifests alone, in one order, without a clock."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from suite.bundle.imported.record import ImportedRow
@@ -62,10 +62,6 @@ class ReportModel:
         """Rows with a rate and no other row of equal work, of their own kind or another."""
         paired = {side.row.number for group in self.beside for side in group.sides}
         return tuple(row for row in self.ranking.apart if row.number not in paired)
-
-    def differences_of(self, rows: Collection[int]) -> tuple[WorkDifference, ...]:
-        """Where the work of these rows, by their numbers, differs from the suite's own iteration."""
-        return work_differences([row for row in self.rows if row.number in rows])
 
 
 def build(

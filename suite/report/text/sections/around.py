@@ -41,18 +41,18 @@ _COLUMNS: tuple[tuple[Column, Callable[[NetworkLine], str]], ...] = (
 
 
 def work(model: ReportModel) -> Iterator[Block]:
-    """One iteration of each workload, and where the work of trainers differs that stand beside nothing else."""
+    """One iteration of each workload, and where the work of trainers differs."""
     yield bullets(f"{inline(fact.name)}: {prose(fact.text, 800)}." for fact in model.work)
     if {one.family for one in model.models} - {"GPT-2"}:
         yield "The models' families and shapes:"
         yield bullets(f"{one.family}: {prose(one.text, 800)}." for one in model.models)
-    beside = {side.row.number for group in model.beside for side in group.sides}
-    apart = model.differences_of({row.number for row in model.rows} - beside)
-    differences = few([f"{inline(one.backend)} ({', '.join(one.rows)}): {prose(one.text)}." for one in apart])
-    if differences:
-        others = "other " if len(apart) < len(model.work_differences) else ""
-        yield f"Where the work of {others}trainers differs from the suite's own iteration:"
-        yield bullets(differences)
+    if model.work_differences:
+        yield "Where the work of trainers differs from the suite's own iteration:"
+        yield bullets(
+            few(
+                [f"{inline(one.backend)} ({', '.join(one.rows)}): {prose(one.text)}." for one in model.work_differences]
+            )
+        )
 
 
 def stacks(model: ReportModel) -> Iterator[Block]:

@@ -8,25 +8,16 @@ from suite.report.facts.entry import grouped
 from suite.report.facts.model import ReportModel
 from suite.report.facts.network import row_names
 from suite.report.facts.pool import Row
-from suite.report.facts.rollout import Generation, RoleUse, Unevenness
+from suite.report.facts.rollout import Asynchronous, Generation, RoleUse, Unevenness
 from suite.report.formatting.escape import inline
 from suite.report.formatting.grid import Column, Table
 from suite.report.formatting.numbers import UNKNOWN, counted, gib, interval, number, percent
-from suite.report.text.section import LABEL, Block, Shown, label, rate, seconds, shown, table_of
-from suite.stats.intervals import Interval
+from suite.report.text.section import LABEL, Block, Shown, label, shown, table_of
 
-_PHASES = ("sync", "generate", "train")
 _WHAT = (
-    "Rows whose samples are not generated on the training stack of the same ranks. Sync: the policy's weights go to "
-    "what generates. Seconds per iteration, and share of it in percent."
-)
-_MEMORY = (
-    "Whether the engine keeps its weights and cache while the policy trains, and GiB in use at the peak of each phase: "
-    "allocated on a GPU, resident on a CPU, the greatest of all runs."
-)
-_MISMATCH = (
-    "Log-probs of the generated tokens, the engine's own against those of the policy that trains: absolute difference "
-    "per token, and effective sample size of the importance weights between them (100 %: full agreement)."
+    "Rows whose samples are not generated on the training stack of the same ranks. Log-probs of the generated tokens, "
+    "the engine's own against those of the policy that trains: absolute difference per token, and effective sample "
+    "size of the importance weights between them (100 %: full agreement)."
 )
 _SPLIT = (
     "Where ranks of their own generate the next batch while the others train, an iteration lasts from one training's "
@@ -38,11 +29,8 @@ _PERIODS = (
     "An iteration of these rows is the period from one publication of weights to the next, while samples for later "
     "ones are generated. What filled the pipeline before the first is in none. Rates count the samples that were "
     "consumed. Staleness: the share of them that were so many publications old; the layout's async is the most that is "
-    "allowed. Exposed: what training waited for samples."
-)
-_ROLES = (
-    "How long a device of each role worked in a period, in the mean over its devices, and how long it had nothing to "
-    "do. Roles work at the same time, so their seconds do not add up:"
+    "allowed. Busy: how long a device of each role worked in a period, in the mean over its devices; roles work at the "
+    "same time, so their seconds do not add up."
 )
 _TOKENS = "Tokens of the samples of one iteration, the same in every iteration and on every backend and layout."
 _COST = (
@@ -61,35 +49,17 @@ def generation(model: ReportModel) -> Iterator[Block]:
     if not rows:
         return
     yield _WHAT
-    columns: list[Shown] = [(Column("engine", False), shown("generation", _engine))]
-    columns += [(Column(f"{name} s"), seconds(name)) for name in _PHASES]
-    columns += [(Column("iteration s"), shown("iteration_seconds"))]
-    yield table_of([LABEL, *columns], rows)
-    together = [row for row in rows if row.generation and not row.generation.ranks]
-    memory: list[Shown] = [
-        (Column("while training", False), shown("generation.asleep", lambda asleep: "asleep" if asleep else "awake"))
+    columns: list[Shown] = [
+        (Column("engine", False), shown("generation", _engine)),
+        (Column("mean difference"), shown("generation.logprob_difference_mean")),
+        (Column("greatest"), shown("generation.logprob_difference_max")),
+        (Column("effective samples %"), shown("generation.effective_sample_size", lambda share: f"{100 * share:.1f}")),
     ]
-    memory += [(Column(f"{name} GiB"), _peak(name)) for name in _PHASES]
-    if together:
-        yield _MEMORY
-        yield table_of([LABEL, *memory], together)
-    known = [row for row in rows if row.generation and row.generation.logprob_difference_mean is not None]
-    if known:
-        yield _MISMATCH
-        mismatch: list[Shown] = [
-            (Column("mean difference"), shown("generation.logprob_difference_mean")),
-            (Column("greatest"), shown("generation.logprob_difference_max")),
-            (
-                Column("effective samples %"),
-                shown("generation.effective_sample_size", lambda share: f"{100 * share:.1f}"),
-            ),
-        ]
-        yield table_of([LABEL, *mismatch], known)
+    yield table_of([LABEL, *columns], rows)
     split = [row for row in rows if row.generation and row.generation.order == "ahead"]
     if split:
         yield _SPLIT
         stale: list[Shown] = [
-            (Column("generating ranks"), shown("generation.ranks", str)),
             (Column("staleness"), shown("generation.staleness", str)),
             (Column("generating s"), shown("generation.overlap.generating")),
             (Column("exposed s"), shown("generation.overlap.exposed")),
@@ -104,43 +74,24 @@ def generation(model: ReportModel) -> Iterator[Block]:
 def _engine(one: Generation) -> str:
     own = "the stack's own" if one.engine == "hf" else inline(one.engine)
     order = "" if one.order == "ahead" else f", {one.order}"
-    return f"{own}, on {counted(one.ranks, 'rank')} of its own{order}" if one.ranks else own
-
-
-def _peak(name: str) -> Callable[[Row], str]:
-    return shown("memory.by_phase", lambda phases: gib(next((it.peak_bytes for it in phases if it.name == name), None)))
+    if one.ranks:
+        return f"{own}, on {counted(one.ranks, 'rank')} of its own{order}"
+    return f"{own}, {'asleep' if one.asleep else 'awake'} while training"
 
 
 def asynchronous(model: ReportModel) -> Iterator[Block]:
-    rows = [row for row in model.rows if row.asynchronous]
-    if not rows:
-        return
-    yield _PERIODS
-    columns: list[Shown] = [
-        (Column("period s [95 %]"), _period),
-        (Column("consumed samples/s [95 %]"), rate),
-        (Column("exposed s"), shown("asynchronous.exposed")),
-        (Column("staleness", False), shown("asynchronous.staleness", _histogram)),
-    ]
-    yield table_of([LABEL, *columns], rows)
-    yield _ROLES
-    roles: list[tuple[Column, Callable[[tuple[Row, RoleUse]], str]]] = [
+    roles = [(row, known, role) for row in model.rows if (known := row.asynchronous) for role in known.roles]
+    columns: list[tuple[Column, Callable[[tuple[Row, Asynchronous, RoleUse]], str]]] = [
         (LABEL[0], lambda of: label(of[0])),
-        (Column("role", False), lambda of: of[1].name),
-        (Column("devices"), lambda of: str(of[1].ranks)),
-        (Column("busy s"), lambda of: number(of[1].busy_seconds)),
-        (Column("busy % [95 %]"), lambda of: interval(of[1].busy_share.scaled(100), bound_digits=1)),
-        (Column("idle % [95 %]"), lambda of: interval(of[1].idle_share.scaled(100), bound_digits=1)),
+        (Column("staleness", False), lambda of: _histogram(of[1].staleness)),
+        (Column("role", False), lambda of: of[2].name),
+        (Column("devices"), lambda of: str(of[2].ranks)),
+        (Column("busy s"), lambda of: number(of[2].busy_seconds)),
+        (Column("busy % [95 %]"), lambda of: interval(of[2].busy_share.scaled(100), bound_digits=1)),
     ]
-    yield table_of(roles, [(row, role) for row in rows if row.asynchronous for role in row.asynchronous.roles])
-
-
-def _period(row: Row) -> str:
-    rate, samples = row.samples_per_second, row.samples_per_iteration
-    if rate is None or samples is None:
-        return UNKNOWN
-    low, high = (None if bound is None else samples / bound for bound in (rate.high, rate.low))
-    return interval(Interval(samples / rate.value, low, high))
+    if roles:
+        yield _PERIODS
+        yield table_of(columns, roles)
 
 
 def _histogram(staleness: Sequence[tuple[int, float]]) -> str:

@@ -5,15 +5,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, groupby
 
-from suite.report.facts.entry import RUNS_TO_PUBLISH, RUNS_TO_RANK, SUITE_CLOCK, Setting, grouped
+from suite.report.facts.entry import RUNS_TO_PUBLISH, RUNS_TO_RANK, SUITE_CLOCK, Setting
 from suite.report.facts.model import ReportModel
 from suite.report.facts.noise import COMPARED
 from suite.report.facts.pool import Row
 from suite.report.facts.ranking import Group, RankedRow, SideBySide
-from suite.report.facts.work import COUNTED
 from suite.report.formatting.escape import inline, prose
 from suite.report.formatting.grid import Column, Notes, Table
-from suite.report.formatting.numbers import UNKNOWN, counted, few, gib, interval, listed, number, percent
+from suite.report.formatting.numbers import UNKNOWN, counted, few, gib, interval, number, percent
 from suite.report.text.answer import nothing_ranked
 from suite.report.text.section import Block, Heading, Shown, bullets, rate, table_of, varying
 
@@ -23,22 +22,16 @@ _TOO_FEW = (
     "not a result."
 )
 _SEEDS = "Seeds: rows that differ in their seed alone do not compete; those of each seed are ranked by themselves."
-#: What a cell shows of a phase that is not there.
-_NONE = "\N{EN DASH}"
 _Member = tuple[Group, RankedRow]
 _WHAT = (
     "These rows were asked for equal work under equal conditions. An engine runs the suite's own iteration, a trainer "
     "its stack's. Where that is other work, the ratio to the fastest engine includes the difference: this is no "
-    "ranking. GiB: the most of any rank with its trainer's processes and their libraries, resident on a CPU, in use on "
-    "the whole device on a GPU."
+    "ranking; all that trainers do otherwise is listed under Work. GiB: the most of any rank with its trainer's "
+    "processes and their libraries, resident on a CPU, in use on the whole device on a GPU."
 )
 _ASYNCHRONOUS = (
     "Asynchronous: the rate is of steady periods, in which samples are generated beside the training of older ones; "
     "what a policy learns from such samples is not measured"
-)
-_BESIDE = (
-    "Seconds of the side that trains, of which generate is waiting for samples: others generate meanwhile, so they do "
-    "not add up to what was done"
 )
 
 
@@ -203,10 +196,6 @@ def side_by_side(model: ReportModel) -> Iterator[Block]:
             f"{setting.device}, machine {setting.machine}:"
         )
         yield _rates(group)
-        yield "Seconds per iteration in each phase:"
-        yield _phases(group)
-        yield _counts(group)
-    yield from _differences(model)
 
 
 def _rates(group: SideBySide) -> Table:
@@ -217,54 +206,15 @@ def _rates(group: SideBySide) -> Table:
     rows = []
     for side in group.sides:
         row, ratio_cell = side.row, interval(side.ratio, bound_digits=1)
-        marks = (
+        marks = [
             f"Other work than {first.name}: {'; '.join(side.otherwise)}" if side.otherwise else "",
+            *(f"No {name}: {prose(reason)}" for name, reason in side.lacking),
             _ASYNCHRONOUS * row.setting.asynchronous,
             "Suspect runs are in its figures" * row.holds_suspect,
-        )
-        other, late, suspect = (f" {notes.mark(text)}" if text else "" for text in marks)
-        words = (row.name, inline(row.backend) + other, row.setting.kind + late, row.layout)
-        cells = (f"{len(row.measured)}{suspect}", rate(row), *(["1" if row is first else ratio_cell] if ratio else []))
-        rows.append((*words, *cells, gib(row.occupied_bytes)))
+        ]
+        backend = " ".join([inline(row.backend), *map(notes.mark, filter(None, marks))])
+        words = (row.name, backend, row.setting.kind, row.layout, str(len(row.measured)))
+        cells = (rate(row), *(["1" if row is first else ratio_cell] if ratio else []), gib(row.occupied_bytes))
+        rows.append((*words, *cells))
     columns = tuple(Column(title, place > 3) for place, title in enumerate(titles))
     return Table(columns, tuple(rows), tuple(notes))
-
-
-def _phases(group: SideBySide) -> Table:
-    notes = Notes()
-    columns = (Column("row", False), Column("backend", False), *map(Column, group.phases), Column("iteration"))
-    rows = []
-    for side in group.sides:
-        row, lacking = side.row, dict(side.lacking)
-        found = {phase.name: number(phase.seconds) for phase in row.phases}
-        cells = [
-            found.get(name) or f"{_NONE} {notes.mark(f'No {name}: {prose(lacking[name])}')}" for name in group.phases
-        ]
-        mark = f" {notes.mark(_BESIDE)}" if row.setting.asynchronous else ""
-        rows.append((row.name, f"{inline(row.backend)}{mark}", *cells, number(row.iteration_seconds)))
-    return Table(columns, tuple(rows), tuple(notes))
-
-
-def _counts(group: SideBySide) -> str:
-    row = group.sides[0].row
-    counts = {field.replace("_", " "): getattr(row.counts, field) for field in ("samples", *COUNTED)}
-    known = [f"{name} {UNKNOWN if count is None else f'{count:,}'}" for name, count in counts.items()]
-    differ = any(side.otherwise for side in group.sides)
-    others = "the others too, but for what is noted at their names" if differ else "all others too"
-    return f"{row.name} counted in an iteration: {', '.join(known)}; {others}."
-
-
-def _differences(model: ReportModel) -> Iterator[Block]:
-    shown = [side.row for group in model.beside for side in group.sides if side.row.setting.kind == "trainer"]
-    by_backend = grouped((one.backend, one) for one in model.differences_of({row.number for row in shown}))
-    if by_backend:
-        yield "What these trainers do otherwise than the suite's own iteration of the same work:"
-        for name, known in by_backend.items():
-            rows = [row.name for row in sorted(shown, key=lambda row: row.number) if row.backend == name]
-            # each with its rows unless it is of all of them
-            some = {one.text: "" if set(one.rows) == set(rows) else f" ({', '.join(one.rows)})" for one in known}
-            yield f"{inline(name)} ({', '.join(rows)}):"
-            yield bullets(few([f"{prose(text)}{of}" for text, of in some.items()]))
-    silent = sorted({row.backend for row in shown} - by_backend.keys())
-    if silent:
-        yield f"No such differences are told by {listed([inline(name) for name in silent])}."
