@@ -101,23 +101,23 @@ Shown = dict[str, Any]
 def of_part(part: Part, pictures: Sequence[str], tables: list[Shown]) -> Shown:
     """With its tables moved to ``tables`` and their places instead; a table's caption is the last line before it."""
     blocks: list[Block | int] = []
-    caption = part.heading
+    caption = heading = part.section.heading
     for block in part.blocks:
         if isinstance(block, Table):
             blocks.append(len(tables))
-            tables.append({**as_data(block), "caption": caption, "part": part.heading})
+            tables.append({**as_data(block), "caption": caption, "part": heading})
             blocks += [Bullets(block.notes)] if block.notes else []
             continue
         if isinstance(block, (str, Heading)):
             text = block if isinstance(block, str) else block.text
-            caption = f"{part.heading}: {plain(text).rstrip(':.')}"[:160]
+            caption = f"{heading}: {plain(text).rstrip(':.')}"[:160]
         blocks.append(block)
     return {
-        "heading": part.heading,
-        "id": identity(part.heading),
+        "heading": heading,
+        "id": identity(heading),
         "blocks": blocks,
         "pictures": pictures,
-        "is_closed": part.is_folded,
+        "is_closed": part.section.is_folded,
     }
 
 

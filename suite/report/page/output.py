@@ -67,7 +67,7 @@ def page_text(
     own. ``is_cut``: without what makes it large and is in the bundles anyway."""
     tables: list[dict[str, Any]] = []
     parts = parts_of(model, (*first, *SECTIONS))
-    shown_parts = [figures.of_part(part, PICTURES.get(part.heading, ()), tables) for part in parts]
+    shown_parts = [figures.of_part(part, PICTURES.get(part.section.heading, ()), tables) for part in parts]
     environments, environment_of = bundles.environments(model.rows, entries)
     by_path = {row.number: bundles.href(row.path, path) for row in model.rows}
     shown, left_out = ([], "") if is_cut else bundles.traces_of(model.rows, entries)

@@ -15,9 +15,8 @@ from suite.report.formatting.escape import fenced, inline
 from suite.report.formatting.grid import Table, grid
 from suite.report.plots import NAMES, pictures
 from suite.report.text.answer import answer, as_lines
-from suite.report.text.section import Block, Bullets, Heading, Listing, Part, Pointers, Section, parts_of
+from suite.report.text.section import Block, Bullets, Heading, Part, Pointers, Section, parts_of
 from suite.report.text.sections import SECTIONS
-from suite.report.text.sections.around import DIGESTS
 from suite.spec.base import Frozen, UsageError
 
 REPORT_SCHEMA = "suite/report/1"
@@ -38,35 +37,31 @@ def render(
 ) -> str:
     """``files``: name of a picture or listing -> its path in the report. ``first``: sections before its own."""
     every = parts_of(model, (*first, *SECTIONS)) if parts is None else parts
-    parts = [part for part in every if not (part.is_beside and DETAILS in files)]
-    headings = {part.heading for part in parts}
-    blocks = [
-        f"# {inline(model.title)}",
-        *(_markdown(block, files, headings, is_padded=True) for block in answer(model)),
-    ]
-    for part in parts:
-        blocks += of_part(part, files)
+    parts = [part for part in every if not (part.section.is_beside and DETAILS in files)]
+    headings = {part.section.heading for part in parts}
+    head = (_markdown(block, headings, is_padded=True) for block in answer(model))
+    blocks = [f"# {inline(model.title)}", *head, *(text for part in parts for text in of_part(part, files))]
     if DETAILS in files:
-        more = ", ".join(part.heading for part in every if part.is_beside)
+        more = ", ".join(part.section.heading for part in every if part.section.is_beside)
         blocks.append(f"More in [{DETAILS}]({quote(files[DETAILS])}): {more}.")
     return "\n\n".join(blocks) + "\n"
 
 
 def brief(model: ReportModel) -> str:
-    blocks = [f"### {inline(model.title)}", *(_markdown(block, {}, is_padded=True) for block in answer(model))]
+    blocks = [f"### {inline(model.title)}", *(_markdown(block, is_padded=True) for block in answer(model))]
     return "\n\n".join(blocks) + "\n"
 
 
 def of_part(part: Part, files: Mapping[str, str]) -> list[str]:
-    shown = [_markdown(block, files) for block in part.blocks]
-    if part.picture in files:
-        shown.insert(0, f"![{_PICTURES[part.picture]}]({quote(files[part.picture])})")
-    if part.is_folded:
+    shown, picture = list(map(_markdown, part.blocks)), part.section.picture
+    if picture in files:
+        shown.insert(0, f"![{_PICTURES[picture]}]({quote(files[picture])})")
+    if part.section.is_folded:
         shown = ['<details markdown="1"><summary>Show</summary>', *shown, "</details>"]
-    return [f"## {part.heading}", *shown] if part.heading else shown
+    return [f"## {part.section.heading}", *shown]
 
 
-def _markdown(block: Block, files: Mapping[str, str], headings: Collection[str] = (), is_padded: bool = False) -> str:
+def _markdown(block: Block, headings: Collection[str] = (), is_padded: bool = False) -> str:
     """``headings``: those that a link can lead to."""
     if isinstance(block, str):
         return block
@@ -79,17 +74,7 @@ def _markdown(block: Block, files: Mapping[str, str], headings: Collection[str] 
     if isinstance(block, Pointers):
         pieces = (f"[{text}](#{anchor(to)})" if to in headings else text for text, to in block.pieces)
         return f"{block.start} {', '.join(pieces)}."
-    if block.file in files:
-        return f"[{block.file}]({quote(files[block.file])}) has them."
     return fenced(block.lines, block.language)
-
-
-def beside(title: str, files: Mapping[str, str], parts: Sequence[Part]) -> dict[str, str]:
-    """Text by name of the files that stand beside the Markdown. ``files``: pictures as these files link to them."""
-    listings = [block for part in parts for block in part.blocks if isinstance(block, Listing) and block.file]
-    found = {block.file: "\n".join(block.lines) + "\n" for block in listings}
-    blocks = [text for part in parts if part.is_beside for text in of_part(part, files)]
-    return {**found, DETAILS: "\n\n".join([f"# {inline(title)}: details", *blocks]) + "\n"} if blocks else found
 
 
 def anchor(heading: str) -> str:
@@ -130,8 +115,10 @@ def write(model: ReportModel, output: Path, first: Sequence[Section] = ()) -> tu
         with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as draft:
             drawn = pictures(model, Path(draft))
             parts = parts_of(model, (*first, *SECTIONS))
-            for name, text in beside(model.title, {path.stem: path.name for path in drawn}, parts).items():
-                drawn.append(Path(draft) / name)
+            named = {path.stem: path.name for path in drawn}
+            if beside := [text for part in parts if part.section.is_beside for text in of_part(part, named)]:
+                drawn.append(Path(draft) / DETAILS)
+                text = "\n\n".join([f"# {inline(model.title)}: details", *beside]) + "\n"
                 drawn[-1].write_text(text, encoding="utf-8", newline="\n")
             names = {path.stem if path.suffix == ".svg" else path.name: path.name for path in drawn}
             text = render(model, {name: f"{folder.name}/{file}" for name, file in names.items()}, parts)
@@ -141,7 +128,7 @@ def write(model: ReportModel, output: Path, first: Sequence[Section] = ()) -> tu
                 folder.mkdir(exist_ok=True)
             assets = tuple(path.replace(folder / path.name) for path in drawn)
             draft_text.replace(output)
-        for name in (*(f"{name}.svg" for name in NAMES), DIGESTS, DETAILS):
+        for name in (*(f"{name}.svg" for name in NAMES), DETAILS):
             if folder / name not in assets:
                 (folder / name).unlink(missing_ok=True)
     except OSError as error:

@@ -2,7 +2,7 @@
 share, of what names a row and of what rows differ in."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from suite.bundle.imported.record import ImportedPhase
@@ -24,11 +24,10 @@ class Bullets(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """Lines as they are. ``file``: name of the file beside the Markdown that holds them, where they are many."""
+    """Lines as they are."""
 
     lines: tuple[str, ...]
     language: str = ""
-    file: str = ""
 
 
 class Pointers(NamedTuple):
@@ -48,11 +47,11 @@ Block = str | Heading | Bullets | Listing | Pointers | Table
 
 @dataclass(frozen=True)
 class Section:
-    """Empty blocks are dropped, and a section without blocks. ``heading``: None where it goes on under that of the one
-    before it. ``picture``: name in ``suite.report.plots``. ``needs_rows``: not in a report without rows. ``is_folded``:
-    it is looked up, not read. ``is_beside``: the Markdown has it in a file of its own."""
+    """Empty blocks are dropped, and a section without blocks. ``picture``: name in ``suite.report.plots``.
+    ``needs_rows``: not in a report without rows. ``is_folded``: it is looked up, not read. ``is_beside``: the Markdown
+    has it in a file of its own."""
 
-    heading: str | None
+    heading: str
     blocks: Callable[[ReportModel], Iterable[Block]]
     picture: str = ""
     needs_rows: bool = True
@@ -60,26 +59,19 @@ class Section:
     is_beside: bool = False
 
 
-@dataclass(frozen=True)
-class Part:
-    heading: str
+class Part(NamedTuple):
+    """What a section has to say of one report."""
+
+    section: Section
     blocks: tuple[Block, ...]
-    picture: str = ""
-    is_folded: bool = False
-    is_beside: bool = False
 
 
 def parts_of(model: ReportModel, sections: Sequence[Section]) -> tuple[Part, ...]:
-    parts: list[Part] = []
+    parts = []
     for section in sections:
-        made: Iterable[Block] = () if section.needs_rows and not model.rows else section.blocks(model)
+        made = section.blocks(model) if model.rows or not section.needs_rows else ()
         blocks = tuple(one for one in made if (one.lines if isinstance(one, Bullets | Listing) else one))
-        if not blocks:
-            continue
-        if section.heading is None and parts:
-            parts[-1] = replace(parts[-1], blocks=(*parts[-1].blocks, *blocks))
-        else:
-            parts.append(Part(section.heading or "", blocks, section.picture, section.is_folded, section.is_beside))
+        parts += [Part(section, blocks)] if blocks else []
     return tuple(parts)
 
 

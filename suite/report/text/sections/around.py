@@ -9,11 +9,8 @@ from suite.report.facts.model import ReportModel
 from suite.report.facts.network import SCOPES, NetworkLine, row_names
 from suite.report.formatting.escape import inline, prose, visible
 from suite.report.formatting.grid import Column, Table
-from suite.report.formatting.numbers import UNKNOWN, few, number, percent
+from suite.report.formatting.numbers import few, number
 from suite.report.text.section import Block, Heading, Listing, bullets, table_of
-
-#: The file beside the Markdown that lists every bundle.
-DIGESTS = "digests.txt"
 
 _FACTS = (Column("fact", False), Column("value", False))
 _NETWORK = (
@@ -25,9 +22,7 @@ _CATALOGUE = "Catalogue: what the device's links, or the network of its maker's 
 
 _COLUMNS: tuple[tuple[Column, Callable[[NetworkLine], str]], ...] = (
     (Column("rows", False), lambda line: row_names(line.rows)),
-    (Column("machine", False), lambda line: line.machine),
     (Column("ranks"), lambda line: str(line.ranks)),
-    (Column("nodes"), lambda line: str(line.nodes)),
     (Column("where", False), lambda line: SCOPES[line.scope]),
     (Column("runs"), lambda line: str(line.runs)),
     (Column("all-reduce"), lambda line: _over(line.measured.all_reduce, 1e9)),
@@ -36,7 +31,6 @@ _COLUMNS: tuple[tuple[Column, Callable[[NetworkLine], str]], ...] = (
     (Column("send and receive"), lambda line: _over(line.measured.send_receive, 1e9)),
     (Column("latency us"), lambda line: _over(line.measured.latency_seconds, 1e-6)),
     (Column("catalogue"), lambda line: _over(line.catalogue_bytes_per_second, 1e9)),
-    (Column("all-reduce of it %"), lambda it: _over(it.measured.all_reduce, it.catalogue_bytes_per_second, percent)),
 )
 
 
@@ -78,22 +72,16 @@ def network(model: ReportModel) -> Iterator[Block]:
     lines = model.networks
     if lines:
         is_known = any(line.catalogue_bytes_per_second for line in lines)
-        tells = {
-            "machine": len(model.machines) > 1,
-            "slowest run": any(line.runs > 1 for line in lines),
-            **dict.fromkeys(("catalogue", "all-reduce of it %"), is_known),
-        }
-        columns = tuple((column, show) for column, show in _COLUMNS if tells.get(column.title, True))
         yield f"{_NETWORK} {_CATALOGUE}" if is_known else _NETWORK
-        yield table_of(columns, lines)
+        yield table_of(_COLUMNS if is_known else _COLUMNS[:-1], lines)
 
 
-def _over(value: float | None, unit: float | None, show: Callable[[float], str] = number) -> str:
-    return UNKNOWN if value is None or unit is None else show(value / unit)
+def _over(value: float | None, unit: float) -> str:
+    return number(None if value is None else value / unit)
 
 
 def commands(model: ReportModel) -> Iterator[Block]:
-    """Of each row; the command that fails where any byte of any bundle is another one; and each bundle's digest."""
+    """Of each row; and the command that fails where any byte of any bundle is another one."""
     yield "One command per row; it takes everything from the manifest."
     if any(row.launcher in CLUSTER_LAUNCHERS for row in model.rows):
         yield (
@@ -113,7 +101,11 @@ def commands(model: ReportModel) -> Iterator[Block]:
         yield "This fails unless every bundle is byte for byte the one that this report was made of."
         paths = shlex.join(visible(path, 4096) for path in evidence.paths)
         yield Listing((f"suite verify {paths} --digest {evidence.digest}",), "sh")
-    lines = [f"{bundle.digest}  {visible(bundle.path, 4096)}" for bundle in evidence.bundles if bundle.digest]
+
+
+def digests(model: ReportModel) -> Iterator[Block]:
+    bundles = model.evidence.bundles
+    lines = [f"{bundle.digest}  {visible(bundle.path, 4096)}" for bundle in bundles if bundle.digest]
     if lines:
-        yield "Digests of the bundles (SHA-256 over the list of a bundle's files):"
-        yield Listing(tuple(lines), file=DIGESTS)
+        yield "Of the bundles (SHA-256 over the list of a bundle's files):"
+        yield Listing(tuple(lines))

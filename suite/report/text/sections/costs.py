@@ -5,6 +5,7 @@ from functools import partial
 
 from suite.report.facts.costs import EnergyUse, Idle, PhaseMemory
 from suite.report.facts.model import ReportModel
+from suite.report.facts.pool import Row
 from suite.report.formatting.escape import inline, prose
 from suite.report.formatting.grid import Column, Notes
 from suite.report.formatting.numbers import GIB, UNKNOWN, gib, interval, number, percent
@@ -43,6 +44,9 @@ def phases(model: ReportModel) -> Iterator[Block]:
                 "Idle: what ranks, on average, wait at the end of phases for the slowest one, barriers included, and "
                 "the phase at whose end they wait longest."
             )
+        if any(row.separate_critic and not row.setting.asynchronous for row in rows):
+            columns.append((Column("samples/s of generate + train"), _without_scoring))
+            yield "Samples/s of generate + train leave the scoring passes out, as DeepSpeed-Chat's own figures do."
         yield table_of([LABEL, *columns], rows)
     if rows := [row for row in model.rows if row.parts]:
         names = list(dict.fromkeys(cost.name for row in rows for cost in row.parts))[:_MOST_PARTS]
@@ -56,6 +60,13 @@ def phases(model: ReportModel) -> Iterator[Block]:
 
 def _idle(idle: Idle) -> str:
     return percent(idle.share) + (f", {inline(idle.most)}" if idle.seconds else "")
+
+
+def _without_scoring(row: Row) -> str:
+    kept, samples = [row.phase(name) for name in ("generate", "train")], row.samples_per_iteration
+    seconds = sum(cost.seconds for cost in kept if cost)
+    known = row.separate_critic and not row.setting.asynchronous and None not in kept
+    return number(samples / seconds if known and samples and seconds else None)
 
 
 def memory(model: ReportModel) -> Iterator[Block]:

@@ -22,6 +22,7 @@ _TOO_FEW = (
     "not a result."
 )
 _SEEDS = "Seeds: rows that differ in their seed alone do not compete; those of each seed are ranked by themselves."
+_MOST_NAMED = 12
 _Member = tuple[Group, RankedRow]
 _WHAT = (
     "These rows were asked for equal work under equal conditions. An engine runs the suite's own iteration, a trainer "
@@ -61,6 +62,9 @@ def ranked(model: ReportModel) -> Iterator[Block]:
             yield replace(table, notes=())
             yield bullets(few(list(chain.from_iterable(map(_origins, alike)))))
     yield bullets(notes)
+    if model.alone:
+        names = ", ".join(few([row.name for row in model.alone], _MOST_NAMED, "{} more"))
+        yield f"Not compared, because no other row did equal work on as many ranks under equal conditions: {names}."
 
 
 def _origins(group: Group) -> Iterator[str]:

@@ -1,5 +1,4 @@
-"""Rates of every configuration, failed ones too, as DeepSpeed-Chat counts them, beside the planner's, and on more
-ranks."""
+"""Rates of every configuration, failed ones too, beside the planner's, and on more ranks."""
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
@@ -80,35 +79,6 @@ def _steady(row: Row, notes: Notes) -> str:
     verdicts = [verdict if len(row.verdicts) == 1 else f"{count} {verdict}" for verdict, count in row.verdicts]
     text = ", ".join(verdicts) or UNKNOWN
     return " ".join([text, *(notes.mark("Steady: " + prose(reason)) for reason in row.unsteady_reasons)])
-
-
-def alone(model: ReportModel) -> Iterator[Block]:
-    """Rows that no other row can be compared with, where the report compares others."""
-    works = {row.work_hash for row in model.rows if row.measured}
-    if not model.alone or not (model.ranking.groups or len(works) > 1):
-        return
-    columns: list[Shown] = [
-        *IDENTITY,
-        *varying(model.alone),
-        (Column("work", False), lambda row: row.work_hash[:8]),
-        (Column("samples/s [95 %]"), rate),
-    ]
-    yield "Not compared, because no other row did equal work on as many ranks under equal conditions:"
-    yield table_of(columns, model.alone)
-
-
-def without_scoring(model: ReportModel) -> Iterator[Block]:
-    rows = [row for row in model.rows if row.separate_critic and row.phases and not row.setting.asynchronous]
-    columns = (LABEL[0], *map(Column, ("samples/s [95 %]", "samples/s of generate + train", "left out %")))
-    cells = []
-    for row in rows:
-        kept = [phase.seconds for phase in row.phases if phase.name in ("generate", "train")]
-        seconds, samples, whole = sum(kept) * (len(kept) == 2), row.samples_per_iteration, row.iteration_seconds
-        both = (samples / seconds, 1.0 - seconds / whole) if seconds and samples and whole else (None, None)
-        cells.append((LABEL[1](row), rate(row), number(both[0]), percent(both[1])))
-    if rows:
-        yield "DeepSpeed-Chat's own figures add up generation and training and leave the scoring passes out. Both ways:"
-        yield Table(columns, tuple(cells))
 
 
 def predicted(model: ReportModel) -> Iterator[Block]:
