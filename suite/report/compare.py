@@ -12,8 +12,6 @@ from suite.report.facts.environment import FactKind, FactOfBoth, facts_of_both, 
 from suite.report.formatting.numbers import listed
 from suite.report.reading import ALTERED, RUNNING, VERSIONS, Caveat, Found, lines_of
 from suite.spec.base import UsageError
-from suite.stats.compare import DEFAULT_MARGIN
-from suite.stats.multiple import LEVEL, NAME
 
 #: By what reading tells of a bundle; other findings for which it was left out make it inconsistent.
 _LACKS: dict[str, Lack] = {
@@ -48,14 +46,8 @@ def compare_entries(
         raise UsageError(f"the two sides share no row of equal backend, layout and work{_why(first, second)}")
     for both in pairs.paired:
         lacks += pairing.lacking_of(*both, with_suspect)
-    return FolderComparison(
-        rows=judge(pairs.paired),
-        surroundings=_surroundings_of(pairs.paired),
-        unjudged=(*lacks, *left_out),
-        margin=DEFAULT_MARGIN,
-        level=LEVEL,
-        method=NAME,
-    )
+    unjudged = (*lacks, *left_out)
+    return FolderComparison(rows=judge(pairs.paired), surroundings=_surroundings_of(pairs.paired), unjudged=unjudged)
 
 
 def _why(first: Sequence[Measured], second: Sequence[Measured]) -> str:

@@ -105,9 +105,7 @@ def check_gate(gate: float, phase: str | None) -> None:
         raise UsageError(f"--gate-phase is one of {', '.join(ALL_NAMES)}, not {phase!r}")
 
 
-def _outcome(
-    part: model.ComparedRow | model.ComparedPhase, row: model.ComparedRow, gate: float, missed: bool, each: float
-) -> model.RowGate:
+def _outcome(part: model.Tested, row: model.ComparedRow, gate: float, missed: bool, each: float) -> model.RowGate:
     """``each``: the one-sided level at which a row is below the gate. The runs that would decide are those that show of
     an unchanged rate that it keeps to the gate, by the noise alone."""
     ratio, error, degrees = part.ratio, part.log_error, part.degrees

@@ -3,15 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import get_args
 
-from suite.report.comparing.model import (
-    ComparedMemory,
-    ComparedPhase,
-    ComparedRow,
-    FolderComparison,
-    Gate,
-    Lack,
-    Unjudged,
-)
+from suite.report.comparing.model import ComparedPhase, ComparedRow, FolderComparison, Gate, Lack, Tested, Unjudged
 from suite.report.formatting.escape import visible
 from suite.report.formatting.forms import Cells, Form, print_line, print_widest, without
 from suite.report.formatting.numbers import UNKNOWN, counted, few, gib, listed, number
@@ -130,7 +122,7 @@ def _compared(row: ComparedRow) -> Cells:
     return cells | ({"gate": row.gate.outcome} if row.gate else {})
 
 
-def _ratio(one: ComparedRow | ComparedPhase | ComparedMemory) -> str:
+def _ratio(one: Tested) -> str:
     if one.ratio is None or one.low is None or one.high is None:
         return UNKNOWN if one.ratio is None else f"{one.ratio:.3f}"
     bounds = ("<0.01" if bound < 0.01 else ">100" if bound > 100 else f"{bound:.3f}" for bound in (one.low, one.high))
