@@ -79,7 +79,7 @@ def test_settings_and_works_that_differ_are_named_and_others_are_not() -> None:
     trainers = made.repeats(5, backend="trlx-ddp", kind="trainer", rate=9)
     trainers += made.repeats(5, backend="trlx-deepspeed", kind="trainer", rate=6)
     (verdict,) = verdicts_of(build([*made.repeats(5), *trainers]))
-    assert (verdict.where, verdict.faster) == ("trainers", "trlx-ddp over trlx-deepspeed")
+    assert (verdict.where, verdict.faster) == ("kind trainer", "trlx-ddp over trlx-deepspeed")
 
 
 def test_of_tuned_rows_a_studys_own_section_speaks_beside_rows_of_equal_config() -> None:

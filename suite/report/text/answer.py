@@ -4,14 +4,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from suite.report.facts.entry import Setting
+from suite.report.facts.entry import RUNS_TO_PUBLISH, RUNS_TO_RANK
 from suite.report.facts.model import ReportModel
 from suite.report.facts.pool import Row
-from suite.report.facts.ranking import Group
+from suite.report.facts.ranking import Group, RankedRow
 from suite.report.formatting.escape import inline, plain
 from suite.report.formatting.grid import Column, Table
 from suite.report.formatting.numbers import UNKNOWN, counted, few, interval, listed, moment, number
-from suite.report.text.section import Block, Pointers, bullets, label
+from suite.report.text.section import SETTING, Block, Pointers, Shown, bullets, label
 
 #: Comparisons that are shown here; Ranking has all of them.
 MOST_SHOWN = 16
@@ -20,16 +20,47 @@ _PER_SAMPLES = 1000
 #: Bounds further apart than this factor say nothing.
 _WIDEST = 10
 _Of = TypeVar("_Of")
-_SETTING_WORDS: tuple[Callable[[Setting], str], ...] = (
-    lambda setting: f"{setting.kind}s",
-    lambda setting: setting.track,
-    lambda setting: inline(setting.clock),
-    lambda setting: setting.device,
-    lambda setting: setting.precision,
-    lambda setting: counted(setting.threads_per_rank, "thread"),
-    lambda setting: f"machine {setting.machine}",
-    lambda setting: "asynchronous" if setting.asynchronous else "synchronous",
+#: What is remarked beside a verdict, what that means, and of which rows it is true.
+REMARKS: tuple[tuple[str, str, Callable[[Group, RankedRow], bool]], ...] = (
+    ("equal within 5 %", "", lambda _, ranked: bool(ranked.equivalent)),
+    (
+        "provisional",
+        f"{RUNS_TO_PUBLISH} runs are enough to publish, but it takes {RUNS_TO_RANK} to rank",
+        lambda _, ranked: ranked.provisional,
+    ),
+    (
+        "not in turns",
+        "all runs of this row came before or after those of the best, so their ratio includes whatever changed on the "
+        "machine in between",
+        lambda _, ranked: not ranked.in_turns,
+    ),
+    (
+        "unsteady",
+        "iterations of some runs kept getting slower or faster, or spread too far, so their rates depend on when they "
+        "were measured, which no interval covers",
+        lambda _, ranked: ranked.is_unsteady,
+    ),
+    (
+        "two modes",
+        "some runs are slower than the others by more than noise (see Caveats), so the rate is not that of a run that "
+        "nothing slowed",
+        lambda _, ranked: ranked.row.two_modes is not None,
+    ),
+    (
+        "stale samples",
+        "this row trains on samples of older weights, so it need not wait for them; what a policy learns from them is "
+        "not measured",
+        lambda _, ranked: bool(ranked.row.generation and ranked.row.generation.staleness),
+    ),
+    (
+        "other work",
+        "this row's trainer counted the same as the best's, but tells of other differences, which the verdict includes",
+        lambda group, ranked: {*ranked.row.work_differences} != {*group.places[0].row.work_differences},
+    ),
+    ("suspect", "", lambda _, ranked: ranked.row.holds_suspect),
 )
+#: Those that the answer has too, where they are true of any row of a group.
+_SHAKY = ("suspect", "unsteady", "two modes", "not in turns")
 
 
 @dataclass(frozen=True)
@@ -108,9 +139,9 @@ def _names(names: Sequence[str], noun: str) -> str:
 def verdicts_of(model: ReportModel) -> list[Verdict]:
     """Of each group of the ranking; of tuned rows, which differ by a knob, a study's own section speaks."""
     groups = sorted(_of_the_answer(model), key=lambda group: min(one.row.number for one in group.places))
-    settings = {row.setting for row in model.rows if row.measured}
-    words = [say for say in _SETTING_WORDS if len({say(setting) for setting in settings}) > 1]
-    return [_verdict(group, words, model.several_kinds) for group in groups]
+    measured = [row for row in model.rows if row.measured]
+    differing = [(column, show) for column, show in SETTING if len(set(map(show, measured))) > 1]
+    return [_verdict(group, differing, model.several_kinds) for group in groups]
 
 
 def _of_the_answer(model: ReportModel) -> list[Group]:
@@ -118,7 +149,7 @@ def _of_the_answer(model: ReportModel) -> list[Group]:
     return [group for group in groups if group.setting.track != "tuned"] or list(groups)
 
 
-def _verdict(group: Group, words: Sequence[Callable[[Setting], str]], several_kinds: bool) -> Verdict:
+def _verdict(group: Group, differing: Sequence[Shown], several_kinds: bool) -> Verdict:
     best, second = group.places[:2]
     work = [f"{inline(group.work.algorithm)} on {inline(group.work.family)}"] if several_kinds else []
     lead, difference = group.lead, second.difference
@@ -126,21 +157,17 @@ def _verdict(group: Group, words: Sequence[Callable[[Setting], str]], several_ki
     confidence: str = "equal within 5 %" if group.is_equal else best.verdict
     if best.verdict == "faster":
         confidence = "provisional" if best.provisional else "clear"
-    remarks = (
-        ("some suspect", any(one.row.holds_suspect for one in group.places)),
-        ("unsteady", any(one.is_unsteady for one in group.places)),
-        ("two modes", any(one.row.two_modes for one in group.places)),
-        ("not in turns", not all(one.in_turns for one in group.places)),
-    )
     return Verdict(
-        where=", ".join([*work, *(say(group.setting) for say in words)]),
+        where=", ".join([*work, *(f"{column.title} {show(best.row)}" for column, show in differing)]),
         size=inline(group.size),
         ranks=str(group.ranks),
         faster=_faster(group),
         by=UNKNOWN if says_nothing else interval(lead, bound_digits=1),
         confidence=confidence,
         runs=min(len(one.row.measured) for one in group.places),
-        remarks=tuple(word for word, is_true in remarks if is_true),
+        remarks=tuple(
+            word for word, _, is_so in REMARKS if word in _SHAKY and any(is_so(group, one) for one in group.places)
+        ),
         phase=difference.mostly if best.verdict == "faster" and difference and difference.is_mostly_one else UNKNOWN,
         rows=", ".join(f"R{number}" for number in sorted(one.row.number for one in group.places)),
     )

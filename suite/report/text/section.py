@@ -80,7 +80,7 @@ def bullets(lines: Iterable[str]) -> Bullets:
 
 
 #: What all rows did as long as nothing else could be measured goes without saying.
-_UNSAID = (("algorithm", "PPO"), ("model", "GPT-2"), ("clock", SUITE_CLOCK))
+_UNSAID = (("algorithm", "PPO"), ("model", "GPT-2"), ("clock", SUITE_CLOCK), ("iterations", "synchronous"))
 
 Item = TypeVar("Item")
 #: A column with what it shows of a row.
@@ -109,8 +109,8 @@ def rate(row: Row) -> str:
     return interval(row.samples_per_second) + (" (1 run)" if len(row.measured) == 1 else "")
 
 
-#: Columns where rows differ in them; what all rows share is one line of text (``common``).
-_VARYING: tuple[Shown, ...] = (
+#: Under what rows were measured.
+SETTING: tuple[Shown, ...] = (
     (Column("kind", False), lambda row: row.setting.kind),
     (Column("track", False), lambda row: row.setting.track),
     (Column("clock", False), lambda row: inline(row.setting.clock)),
@@ -118,6 +118,11 @@ _VARYING: tuple[Shown, ...] = (
     (Column("device", False), lambda row: row.setting.device),
     (Column("precision", False), lambda row: row.setting.precision),
     (Column("threads/rank"), lambda row: str(row.setting.threads_per_rank)),
+    (Column("iterations", False), lambda row: "asynchronous" if row.setting.asynchronous else "synchronous"),
+)
+#: Columns where rows differ in them; what all rows share is one line of text (``common``).
+_VARYING: tuple[Shown, ...] = (
+    *SETTING,
     (Column("algorithm", False), lambda row: inline(row.work.algorithm)),
     (Column("model", False), lambda row: inline(row.work.family)),
     (Column("workload", False), lambda row: inline(row.workload)),

@@ -3,7 +3,7 @@ same work, without a verdict."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import chain, groupby
+from itertools import groupby
 
 from suite.report.facts.entry import RUNS_TO_PUBLISH, RUNS_TO_RANK, SUITE_CLOCK, Setting
 from suite.report.facts.model import ReportModel
@@ -12,8 +12,8 @@ from suite.report.facts.pool import Row
 from suite.report.facts.ranking import Group, RankedRow, SideBySide
 from suite.report.formatting.escape import inline, prose
 from suite.report.formatting.grid import Column, Notes, Table
-from suite.report.formatting.numbers import UNKNOWN, counted, few, gib, interval, number, percent
-from suite.report.text.answer import nothing_ranked
+from suite.report.formatting.numbers import UNKNOWN, counted, few, gib, interval, number
+from suite.report.text.answer import REMARKS, nothing_ranked
 from suite.report.text.section import Block, Heading, Shown, bullets, rate, table_of, varying
 
 _TURNS = "Ratios of rows that took turns by iteration are of {} turns, one start for each run."
@@ -44,11 +44,6 @@ def ranked(model: ReportModel) -> Iterator[Block]:
         "Rows of one size and rank count did equal work under equal conditions; nothing else is compared. Ratios are "
         "of the whole iteration, then of its main phases alone."
     )
-    if len({row.setting.asynchronous for row in model.rows if row.measured}) > 1:
-        yield (
-            "Asynchronous rows, which train on samples of older weights while others are generated, are in no ranking "
-            "with synchronous ones."
-        )
     has_headings = len({row.setting for row in model.rows}) > 1
     notes: dict[str, None] = {}
     groups = sorted(model.ranking.groups, key=lambda group: (group.setting, group.work))
@@ -56,27 +51,13 @@ def ranked(model: ReportModel) -> Iterator[Block]:
         yield Heading(_heading(setting, model.algorithms)) if has_headings else ""
         for work, of_work in groupby(of_setting, lambda group: group.work):
             yield f"{prose(work.text)}:" if model.several_kinds else ""
-            alike = list(of_work)
-            table = _table(alike)
+            table = _table(list(of_work))
             notes.update(dict.fromkeys(table.notes))
             yield replace(table, notes=())
-            yield bullets(few(list(chain.from_iterable(map(_origins, alike)))))
     yield bullets(notes)
     if model.alone:
         names = ", ".join(few([row.name for row in model.alone], _MOST_NAMED, "{} more"))
         yield f"Not compared, because no other row did equal work on as many ranks under equal conditions: {names}."
-
-
-def _origins(group: Group) -> Iterator[str]:
-    """Of slower rows whose difference is mostly of one phase; a share above 1 is made up for in others."""
-    best = group.places[0].row.name
-    for ranked in group.places:
-        found = ranked.difference
-        if ranked.verdict == "slower" and found and found.is_mostly_one:
-            yield (
-                f"{ranked.row.name} takes {number(found.seconds)} s longer per iteration than {best}, "
-                f"{percent(found.share)} % of that in {found.mostly}{'; elsewhere it is faster' * (found.share > 1)}."
-            )
 
 
 def _heading(setting: Setting, algorithms: Sequence[str]) -> str:
@@ -117,7 +98,7 @@ def _table(groups: Sequence[Group]) -> Table:
     notes += [_SEEDS] if any(group.seed is not None for group in groups) else []
     notes += [
         f"{word.capitalize()}: {text}."
-        for word, text, is_so in _REMARKS
+        for word, text, is_so in REMARKS
         if text and any(is_so(group, ranked) for group, ranked in members)
     ]
     return table_of(columns, members, notes)
@@ -132,7 +113,7 @@ def _of_row(show: Callable[[Row], str]) -> Callable[[_Member], str]:
 
 
 def _verdict(member: _Member) -> str:
-    words = [word for word, _, is_so in _REMARKS if is_so(*member)]
+    words = [word for word, _, is_so in REMARKS if is_so(*member)]
     return member[1].verdict + (f" ({', '.join(words)})" if words else "")
 
 
@@ -145,47 +126,6 @@ def _ratio_in(phase: str) -> Callable[[_Member], str]:
         return f"{number(found[0].ratio.value)} {verdict}".rstrip()
 
     return show
-
-
-#: What is remarked beside a verdict, what that means, and of which rows it is true.
-_REMARKS: tuple[tuple[str, str, Callable[[Group, RankedRow], bool]], ...] = (
-    ("equal within 5 %", "", lambda _, ranked: bool(ranked.equivalent)),
-    (
-        "provisional",
-        f"{RUNS_TO_PUBLISH} runs are enough to publish, but it takes {RUNS_TO_RANK} to rank",
-        lambda _, ranked: ranked.provisional,
-    ),
-    (
-        "not in turns",
-        "all runs of this row came before or after those of the best, so their ratio includes whatever changed on the "
-        "machine in between",
-        lambda _, ranked: not ranked.in_turns,
-    ),
-    (
-        "unsteady",
-        "iterations of some runs kept getting slower or faster, or spread too far, so their rates depend on when they "
-        "were measured, which no interval covers",
-        lambda _, ranked: ranked.is_unsteady,
-    ),
-    (
-        "two modes",
-        "some runs are slower than the others by more than noise (see Caveats), so the rate is not that of a run that "
-        "nothing slowed",
-        lambda _, ranked: ranked.row.two_modes is not None,
-    ),
-    (
-        "stale samples",
-        "this row trains on samples of older weights, so it need not wait for them; what a policy learns from them is "
-        "not measured",
-        lambda _, ranked: bool(ranked.row.generation and ranked.row.generation.staleness),
-    ),
-    (
-        "other work",
-        "this row's trainer counted the same as the best's, but tells of other differences, which the verdict includes",
-        lambda group, ranked: {*ranked.row.work_differences} != {*group.places[0].row.work_differences},
-    ),
-    ("suspect", "", lambda _, ranked: ranked.row.holds_suspect),
-)
 
 
 def side_by_side(model: ReportModel) -> Iterator[Block]:
