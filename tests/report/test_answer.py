@@ -95,7 +95,7 @@ def test_scaling_memory_and_cost_are_told_with_the_rows_that_have_them() -> None
     assert re.fullmatch(r"Memory: peak 1\.60 \(R\d .*\) to 1\.60 \(R\d .*\) times the theoretical floor\.", memory)
     assert re.fullmatch(r"Cost: \d+ \(R1 .*\) to 12\d \(R2 .*\) rank seconds for 1,000 samples\.", cost)
     assert trust == (
-        "How far to trust this: 1 of 8 runs suspect and left out, 0 of 3 rows unsteady, "
+        "How far to trust this: 1 of 8 runs suspect, 1 left out, 0 of 3 rows unsteady, "
         "2 rows without another to compare, 1 failed."
     )
 
@@ -125,10 +125,10 @@ def test_on_a_terminal_it_fits_and_no_word_is_cut(name: str, width: int, columns
     assert not cut or name == "hostile"
 
 
-def test_a_comment_of_a_pull_request_is_the_head_of_the_report_without_links() -> None:
+def test_a_comment_of_a_pull_request_is_the_head_of_the_report() -> None:
     model = build(made.matrix())
     head = render(model, {}).partition("\n## ")[0].strip()
-    assert re.sub(r"\[([^\]]*)\]\(#[a-z-]+\)", r"\1", head)[2:] == brief(model).strip()[4:]
+    assert head[2:] == brief(model).strip()[4:]
 
 
 def test_rows_that_only_their_launcher_tells_apart_are_told_apart() -> None:

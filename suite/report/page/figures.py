@@ -11,7 +11,6 @@ from suite.report.facts.scaling import Curve
 from suite.report.formatting.escape import plain, visible
 from suite.report.formatting.grid import Table
 from suite.report.formatting.numbers import counted, interval
-from suite.report.text.markdown import anchor
 from suite.report.text.section import Block, Bullets, Heading, Part
 
 #: What a row is filtered by, with what it is called; those that all rows share are not shown.
@@ -114,15 +113,11 @@ def of_part(part: Part, pictures: Sequence[str], tables: list[Shown]) -> Shown:
         blocks.append(block)
     return {
         "heading": heading,
-        "id": identity(heading),
+        "id": f"part-{heading.lower().replace(' ', '-')}",
         "blocks": blocks,
         "pictures": pictures,
         "is_closed": part.section.is_folded,
     }
-
-
-def identity(heading: str) -> str:
-    return f"part-{anchor(heading)}"
 
 
 def as_data(table: Table) -> Shown:

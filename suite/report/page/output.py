@@ -86,7 +86,6 @@ def page_text(
     values = {
         "answer": answer(model),
         "parts": shown_parts,
-        "ids": [part["id"] for part in shown_parts],
         "evidence": bundles.evidence_of(model, entries, path),
         "has_rows": bool(model.rows),
         "cut": _cut(len(entries)) if is_cut else "",
@@ -142,7 +141,7 @@ def _rendered(title: str, values: Mapping[str, Any], data: Mapping[str, Any]) ->
     environment = Environment(
         loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters.update(spans=spans, identity=figures.identity, kind=lambda block: type(block).__name__)
+    environment.filters.update(spans=spans, kind=lambda block: type(block).__name__)
     return environment.get_template("report.html.jinja").render(
         **values,
         title=visible(title),

@@ -11,7 +11,7 @@ from suite.report.facts.ranking import Group, RankedRow
 from suite.report.formatting.escape import inline, plain
 from suite.report.formatting.grid import Column, Table
 from suite.report.formatting.numbers import UNKNOWN, counted, few, interval, listed, moment, number
-from suite.report.text.section import SETTING, Block, Pointers, Shown, bullets, label
+from suite.report.text.section import SETTING, Block, Shown, bullets, label
 
 #: Comparisons that are shown here; Ranking has all of them.
 MOST_SHOWN = 16
@@ -110,7 +110,7 @@ def as_lines(model: ReportModel) -> tuple[str, ...]:
         f"{' '.join(filter(None, (one.size, f'on {one.ranks}', one.where)))}: {one.faster}, {one.by}, {one.sure}"
         for one in verdicts_of(model)
     ]
-    return tuple(map(plain, (scope(model), *(verdicts or [nothing_ranked(model)]), *figures(model), trust(model).text)))
+    return tuple(map(plain, (scope(model), *(verdicts or [nothing_ranked(model)]), *figures(model), trust(model))))
 
 
 def scope(model: ReportModel) -> str:
@@ -230,11 +230,11 @@ def _scaling(model: ReportModel) -> str:
     phrases = []
     for kind in ("weak", "strong"):
         members = [(curve.largest.eta.value, curve) for curve in model.scaling.curves if curve.kind == kind]
-        texts, before = [], ""
-        for _, curve in _ends(members):
-            last, name = curve.largest, f"eta({curve.largest.row.ranks}; {curve.base.ranks}) "
-            texts.append(f"{name * (name != before)}{interval(last.eta, bound_digits=1)} ({label(last.row)})")
-            before = name
+        ends = [(curve.base.ranks, curve.largest) for _, curve in _ends(members)]
+        texts = [
+            f"eta({last.row.ranks}; {base}) {interval(last.eta, bound_digits=1)} ({label(last.row)})"
+            for base, last in ends
+        ]
         phrases += [f"{kind}, {' to '.join(texts)}"] if texts else []
     return "; ".join(phrases)
 
@@ -248,25 +248,22 @@ def _ends(found: Sequence[tuple[float, _Of]]) -> list[tuple[float, _Of]]:
     return ordered if len(ordered) < 2 else [ordered[0], ordered[-1]]
 
 
-def trust(model: ReportModel) -> Pointers:
-    """One line of counts, each with the heading of its details."""
+def trust(model: ReportModel) -> str:
+    """One line of counts."""
     rows, groups = model.rows, _of_the_answer(model)
     suspect = sum(row.runs_suspect + row.runs_invalid for row in rows)
     taken = sum(row.runs_suspect for row in rows if row.holds_suspect and row.is_ranked)
     unranked = sum(bool(row.measured) and not row.is_ranked for row in rows)
     unsteady = sum(row.unsteady_runs > 0 and not row.phase_seconds for row in rows)
-    became = " and left out" if not taken else f", {suspect - taken} of them left out"
-    if taken == suspect:
-        became = " and counted, as asked for" if suspect else ""
     provisional = sum(group.places[0].provisional for group in groups)
     too_few = sum(group.places[0].verdict == "too few runs" for group in groups)
-    few = f" and {too_few} of too few runs" if too_few else ""
     pieces = (
-        (True, f"{suspect:,} of {counted(model.runs, 'run')} suspect{became}", "Caveats"),
-        (unranked, f"{counted(unranked, 'row')} of suspect runs alone not ranked", "Caveats"),
-        (True, f"{unsteady} of {counted(len(rows), 'row')} unsteady", "Throughput"),
-        (groups, f"{provisional} of {counted(len(groups), 'verdict')} provisional{few}", "Ranking"),
-        (model.alone, f"{counted(len(model.alone), 'row')} without another to compare", "Ranking"),
-        (True, f"{model.runs - model.runs_ok:,} failed", "Failures"),
+        f"{suspect:,} of {counted(model.runs, 'run')} suspect{f', {suspect - taken:,} left out' if suspect else ''}",
+        f"{counted(unranked, 'row')} of suspect runs alone not ranked" if unranked else "",
+        f"{unsteady} of {counted(len(rows), 'row')} unsteady",
+        f"{provisional} of {counted(len(groups), 'verdict')} provisional" if groups else "",
+        f"{too_few} of too few runs" if too_few else "",
+        f"{counted(len(model.alone), 'row')} without another to compare" if model.alone else "",
+        f"{model.runs - model.runs_ok:,} failed",
     )
-    return Pointers("How far to trust this:", tuple((text, to) for is_so, text, to in pieces if is_so))
+    return f"How far to trust this: {', '.join(filter(None, pieces))}."

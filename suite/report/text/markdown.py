@@ -1,7 +1,7 @@
 """The report as GitHub Markdown, with files beside it, each replaced at once, the text last; and as JSON."""
 
 import tempfile
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from suite.report.formatting.escape import fenced, inline
 from suite.report.formatting.grid import Table, grid
 from suite.report.plots import NAMES, pictures
 from suite.report.text.answer import answer, as_lines
-from suite.report.text.section import Block, Bullets, Heading, Part, Pointers, Section, parts_of
+from suite.report.text.section import Block, Bullets, Heading, Part, Section, parts_of
 from suite.report.text.sections import SECTIONS
 from suite.spec.base import Frozen, UsageError
 
@@ -38,8 +38,7 @@ def render(
     """``files``: name of a picture or listing -> its path in the report. ``first``: sections before its own."""
     every = parts_of(model, (*first, *SECTIONS)) if parts is None else parts
     parts = [part for part in every if not (part.section.is_beside and DETAILS in files)]
-    headings = {part.section.heading for part in parts}
-    head = (_markdown(block, headings, is_padded=True) for block in answer(model))
+    head = (_markdown(block, is_padded=True) for block in answer(model))
     blocks = [f"# {inline(model.title)}", *head, *(text for part in parts for text in of_part(part, files))]
     if DETAILS in files:
         more = ", ".join(part.section.heading for part in every if part.section.is_beside)
@@ -61,8 +60,7 @@ def of_part(part: Part, files: Mapping[str, str]) -> list[str]:
     return [f"## {part.section.heading}", *shown]
 
 
-def _markdown(block: Block, headings: Collection[str] = (), is_padded: bool = False) -> str:
-    """``headings``: those that a link can lead to."""
+def _markdown(block: Block, is_padded: bool = False) -> str:
     if isinstance(block, str):
         return block
     if isinstance(block, Heading):
@@ -71,15 +69,7 @@ def _markdown(block: Block, headings: Collection[str] = (), is_padded: bool = Fa
         return "\n".join(f"- {line}" for line in block.lines)
     if isinstance(block, Table):
         return grid(block, is_padded=is_padded)
-    if isinstance(block, Pointers):
-        pieces = (f"[{text}](#{anchor(to)})" if to in headings else text for text, to in block.pieces)
-        return f"{block.start} {', '.join(pieces)}."
     return fenced(block.lines, block.language)
-
-
-def anchor(heading: str) -> str:
-    """Of one of the report's own headings, as GitHub and the page name it."""
-    return heading.lower().replace(" ", "-")
 
 
 def as_json(model: ReportModel) -> dict[str, Any]:

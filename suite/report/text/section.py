@@ -30,19 +30,8 @@ class Listing(NamedTuple):
     language: str = ""
 
 
-class Pointers(NamedTuple):
-    """One line of several facts that lead to their details: a few words, and the heading that has more of it."""
-
-    start: str
-    pieces: tuple[tuple[str, str], ...]
-
-    @property
-    def text(self) -> str:
-        return f"{self.start} {', '.join(text for text, _ in self.pieces)}."
-
-
 #: A string is a paragraph. Every text is marked (``suite.report.formatting.escape``), but for those of listings.
-Block = str | Heading | Bullets | Listing | Pointers | Table
+Block = str | Heading | Bullets | Listing | Table
 
 
 @dataclass(frozen=True)
