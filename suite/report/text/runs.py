@@ -6,11 +6,10 @@ from functools import cache, partial
 from rich.cells import cell_len
 
 from suite.report.formatting.escape import visible
-from suite.report.formatting.numbers import UNKNOWN, interval, moment
+from suite.report.formatting.numbers import UNKNOWN, moment, number
 from suite.report.listing import Listed
 from suite.spec.terminal import say
 from suite.spec.width import terminal_columns
-from suite.stats.intervals import Interval
 
 _GAP = "  "
 #: Of a name or a list of tags on a terminal, where a longer one would push everything else away.
@@ -22,19 +21,12 @@ def _fact(name: str) -> Callable[[Listed], str]:
     return lambda one: UNKNOWN if (value := one.fact(name)) is None else str(value)
 
 
-def _rate(one: Listed) -> str:
-    """With as many digits as its interval has."""
-    rate = one.fact("samples_per_second")
-    known = None if rate is None else Interval(rate, one.fact("low"), one.fact("high"))
-    return interval(known).partition(" ")[0]
-
-
 #: In the order in which they stand; those that come first stay longest where there is no room.
 _COLUMNS: dict[str, Callable[[Listed], str]] = {
     "run": lambda one: one.run,
     "state": lambda one: one.state,
     "started": lambda one: moment(one.fact("started")).removesuffix(" UTC"),
-    "samples/s": _rate,
+    "samples/s": lambda one: number(one.fact("samples_per_second"), 4),
     "tags": lambda one: " ".join(one.tags) or UNKNOWN,
     "size": _fact("size"),
     "ranks": _fact("ranks"),

@@ -10,12 +10,11 @@ from suite.report.facts.pool import Row
 from suite.report.facts.scaling import Curve, Point
 from suite.report.formatting.escape import code, inline, prose
 from suite.report.formatting.grid import Column, Notes, Table
-from suite.report.formatting.numbers import UNKNOWN, counted, interval, number, percent
+from suite.report.formatting.numbers import UNKNOWN, interval, number, percent
 from suite.report.text.section import (
     IDENTITY,
     LABEL,
     Block,
-    Heading,
     Shown,
     common,
     rate,
@@ -27,14 +26,12 @@ from suite.spec.phases import ALL_NAMES, TIMED_NAMES
 
 _MOST_NAMED = 12
 _VOID = "Iterations that do not count, because optimizer steps were skipped in them (overflow at the loss scale)"
-_SHARED = "The bounds draw on what all rows of a machine vary by: fewer rows beside them give other bounds."
 _ABOVE_PEAK = "Above 100 %, which no device can reach: doubt time, the device's name or, in older runs in fp32, TF32"
 _OfCurve = tuple[Curve, Point]
 _SHARED_CPU = (
     " On a CPU the ranks of a node share its cores and memory bandwidth: eta describes that machine and the code's "
     "overhead, no network of devices."
 )
-_SCALINGS = {"weak": "Weak: equal work per rank", "strong": "Strong: equal work in all"}
 
 
 def throughput(model: ReportModel) -> Iterator[Block]:
@@ -58,7 +55,6 @@ def throughput(model: ReportModel) -> Iterator[Block]:
     void = [f"{row.name} ({row.void_iterations})" for row in rows if row.void_iterations]
     below = [f"Fewer than {RUNS_TO_PUBLISH} runs, too few to publish: {_named(few)}."] if few else []
     below += [f"{_VOID}: {_named(void)}."] if void else []
-    below += [_SHARED] if any(row.prior for row in rows) else []
     yield table_of(columns, rows, chain(notes, below))
 
 
@@ -87,53 +83,38 @@ def predicted(model: ReportModel) -> Iterator[Block]:
     if not found:
         return
     names = [name for name in ALL_NAMES if any(name in dict(foretold.phases) for _, foretold, _ in found)]
-    titles = ("samples/s", "predicted [80 %]", "measured / predicted", *names)
     cells = []
     for row, foretold, measured in found:
         predicted = dict(foretold.phases)
         costs = {cost.name: cost.seconds / predicted[cost.name] for cost in row.phases if cost.name in predicted}
         figures = (number(measured), interval(foretold.rate), number(measured / foretold.rate.value))
         cells.append((LABEL[1](row), *figures, *(number(costs.get(name)) for name in names)))
+    titles = ("samples/s", "predicted [80 %]", "measured / predicted", *names)
     yield Table((LABEL[0], *map(Column, titles)), tuple(cells))
     off = [abs(measured / foretold.rate.value - 1) for _, foretold, measured in found]
-    bands = [(foretold.rate.low, measured, foretold.rate.high) for _, foretold, measured in found]
-    banded = [low <= measured <= high for low, measured, high in bands if low is not None and high is not None]
-    within = f"; in their band: {sum(banded)} of {counted(len(banded), 'row')}" if banded else ""
     yield (
-        f"Off by {percent(median(off))} % (median) and at most {percent(max(off))} %{within}. The last columns are "
-        "seconds of a phase over those predicted."
+        f"Off by {percent(median(off))} % (median) and at most {percent(max(off))} %. The last columns are seconds of "
+        "a phase over those predicted."
     )
 
 
 def scaling(model: ReportModel) -> Iterator[Block]:
-    curves = model.scaling.curves
-    if not curves:
+    points = [(curve, point) for curve in model.scaling.curves for point in curve.points]
+    if not points:
         yield "Nothing was measured on two rank counts under one strategy, so there is no efficiency to report."
         return
-    rows = [point.row for curve in curves for point in curve.points]
-    has_shared_cpu = any(row.setting.device == "cpu" and row.nodes < row.ranks for row in rows)
+    has_shared_cpu = any(one.row.setting.device == "cpu" and one.row.nodes < one.row.ranks for _, one in points)
     yield (
-        "The last columns are the eta of each phase's own time. Do not compare rows of different N0 or strategy."
-        f"{_SHARED_CPU * has_shared_cpu}"
+        "Weak: equal work per rank; strong: equal work in all. The last columns are the eta of each phase's own time. "
+        f"Do not compare rows of different N0 or strategy.{_SHARED_CPU * has_shared_cpu}"
     )
-    for kind, heading in _SCALINGS.items():
-        points = [(curve, point) for curve in curves if curve.kind == kind for point in curve.points]
-        if points:
-            yield Heading(heading)
-            yield _eta_table(points)
-    if model.scaling.alone:
-        yield f"Without another rank count: {', '.join(row.name for row in model.scaling.alone)}."
-
-
-def _eta_table(points: Sequence[_OfCurve]) -> Table:
     known = [name for name in TIMED_NAMES if any(name in dict(point.phase_eta) for _, point in points)]
-    has_nodes = any(point.row.nodes > 1 for _, point in points)
     columns: list[tuple[Column, Callable[[_OfCurve], str]]] = [
+        (Column("scaling", False), lambda of: of[0].kind),
         (Column("size", False), lambda of: inline(of[0].base.size)),
         (Column("backend", False), lambda of: inline(of[0].base.backend)),
         (Column("strategy", False), lambda of: of[0].base.strategy),
         (Column("rows", False), lambda of: f"{of[0].base.name}, {of[1].row.name}"),
-        *([(Column("nodes"), lambda of: str(of[1].row.nodes))] if has_nodes else ()),
         (Column("N0"), lambda of: str(of[0].base.ranks)),
         (Column("N"), lambda of: str(of[1].row.ranks)),
         (Column("speed-up"), lambda of: number(of[1].speedup.value)),
@@ -142,7 +123,9 @@ def _eta_table(points: Sequence[_OfCurve]) -> Table:
     ]
     above = any(point.above_one for _, point in points)
     notes = ("(!) eta above 1: look at the base, which may be short of memory or cache.",) if above else ()
-    return table_of(columns, points, notes)
+    yield table_of(columns, points, notes)
+    if model.scaling.alone:
+        yield f"Without another rank count: {', '.join(row.name for row in model.scaling.alone)}."
 
 
 def _eta_in(phase: str) -> Callable[[_OfCurve], str]:
