@@ -11,7 +11,7 @@ from suite.report.facts.ranking import Group, RankedRow
 from suite.report.formatting.escape import inline, plain
 from suite.report.formatting.grid import Column, Table
 from suite.report.formatting.numbers import UNKNOWN, counted, few, interval, listed, moment, number
-from suite.report.text.section import SETTING, Block, Shown, bullets, label
+from suite.report.text.section import SETTING, Block, bullets, label
 
 #: Comparisons that are shown here; Ranking has all of them.
 MOST_SHOWN = 16
@@ -139,9 +139,20 @@ def _names(names: Sequence[str], noun: str) -> str:
 def verdicts_of(model: ReportModel) -> list[Verdict]:
     """Of each group of the ranking; of tuned rows, which differ by a knob, a study's own section speaks."""
     groups = sorted(_of_the_answer(model), key=lambda group: min(one.row.number for one in group.places))
+    where = where_of(model)
+    return [_verdict(group, where(group)) for group in groups]
+
+
+def where_of(model: ReportModel) -> Callable[[Group], str]:
+    """What tells of a group its work and setting, as far as those of the report's rows differ."""
     measured = [row for row in model.rows if row.measured]
-    differing = [(column, show) for column, show in SETTING if len(set(map(show, measured))) > 1]
-    return [_verdict(group, differing, model.several_kinds) for group in groups]
+    differing = [(column.title, show) for column, show in SETTING if len(set(map(show, measured))) > 1]
+
+    def where(group: Group) -> str:
+        work = [f"{inline(group.work.algorithm)} on {inline(group.work.family)}"] if model.several_kinds else []
+        return ", ".join([*work, *(f"{title} {show(group.places[0].row)}" for title, show in differing)])
+
+    return where
 
 
 def _of_the_answer(model: ReportModel) -> list[Group]:
@@ -149,16 +160,15 @@ def _of_the_answer(model: ReportModel) -> list[Group]:
     return [group for group in groups if group.setting.track != "tuned"] or list(groups)
 
 
-def _verdict(group: Group, differing: Sequence[Shown], several_kinds: bool) -> Verdict:
+def _verdict(group: Group, where: str) -> Verdict:
     best, second = group.places[:2]
-    work = [f"{inline(group.work.algorithm)} on {inline(group.work.family)}"] if several_kinds else []
     lead, difference = group.lead, second.difference
     says_nothing = lead.low is not None and lead.high is not None and lead.high > _WIDEST * lead.low
     confidence: str = "equal within 5 %" if group.is_equal else best.verdict
     if best.verdict == "faster":
         confidence = "provisional" if best.provisional else "clear"
     return Verdict(
-        where=", ".join([*work, *(f"{column.title} {show(best.row)}" for column, show in differing)]),
+        where=where,
         size=inline(group.size),
         ranks=str(group.ranks),
         faster=_faster(group),

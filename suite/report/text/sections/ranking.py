@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 
-from suite.report.facts.entry import RUNS_TO_PUBLISH, RUNS_TO_RANK, SUITE_CLOCK, Setting
+from suite.report.facts.entry import RUNS_TO_PUBLISH, RUNS_TO_RANK
 from suite.report.facts.model import ReportModel
 from suite.report.facts.noise import COMPARED
 from suite.report.facts.pool import Row
@@ -13,7 +13,7 @@ from suite.report.facts.ranking import Group, RankedRow, SideBySide
 from suite.report.formatting.escape import inline, prose
 from suite.report.formatting.grid import Column, Notes, Table
 from suite.report.formatting.numbers import UNKNOWN, counted, few, gib, interval, number
-from suite.report.text.answer import REMARKS, nothing_ranked
+from suite.report.text.answer import REMARKS, nothing_ranked, where_of
 from suite.report.text.section import Block, Heading, Shown, bullets, rate, table_of, varying
 
 _TURNS = "Ratios of rows that took turns by iteration are of {} turns, one start for each run."
@@ -44,30 +44,17 @@ def ranked(model: ReportModel) -> Iterator[Block]:
         "Rows of one size and rank count did equal work under equal conditions; nothing else is compared. Ratios are "
         "of the whole iteration, then of its main phases alone."
     )
-    has_headings = len({row.setting for row in model.rows}) > 1
     notes: dict[str, None] = {}
     groups = sorted(model.ranking.groups, key=lambda group: (group.setting, group.work))
-    for setting, of_setting in groupby(groups, lambda group: group.setting):
-        yield Heading(_heading(setting, model.algorithms)) if has_headings else ""
-        for work, of_work in groupby(of_setting, lambda group: group.work):
-            yield f"{prose(work.text)}:" if model.several_kinds else ""
-            table = _table(list(of_work))
-            notes.update(dict.fromkeys(table.notes))
-            yield replace(table, notes=())
+    for where, alike in groupby(groups, where_of(model)):
+        yield Heading(where) if where else ""
+        table = _table(list(alike))
+        notes.update(dict.fromkeys(table.notes))
+        yield replace(table, notes=())
     yield bullets(notes)
     if model.alone:
         names = ", ".join(few([row.name for row in model.alone], _MOST_NAMED, "{} more"))
         yield f"Not compared, because no other row did equal work on as many ranks under equal conditions: {names}."
-
-
-def _heading(setting: Setting, algorithms: Sequence[str]) -> str:
-    whose = f"Engine backends (the suite's own {' or '.join(algorithms)} iteration)"
-    if setting.kind == "trainer":
-        clock = "" if setting.clock == SUITE_CLOCK else f", timed by {inline(setting.clock)} and not by the suite"
-        whose = f"Trainer backends (the stack's own trainer{', asynchronous' * setting.asynchronous}{clock})"
-    known = setting.device == "cpu" or setting.threads_per_rank > 1
-    threads = f", {counted(setting.threads_per_rank, 'thread')} per rank" * known
-    return f"{whose}: {setting.track}, {setting.precision} on {setting.device}{threads}, machine {setting.machine}"
 
 
 def _table(groups: Sequence[Group]) -> Table:
