@@ -13,7 +13,7 @@ from suite.report.facts.entry import Entry
 from suite.report.facts.machines import Hardware, assign_machines, hardware_of
 from suite.report.facts.pool import Row, RowRuns, group_entries, pool_rows
 from suite.report.facts.suspect import takes_suspect
-from suite.report.facts.variants import flattened, variants
+from suite.report.facts.variants import flattened
 from suite.report.facts.work import done_otherwise, otherwise
 from suite.report.formatting.escape import visible
 from suite.report.formatting.numbers import counted, few
@@ -144,20 +144,18 @@ def lacking(pairs: Pairs) -> Iterator[Unjudged]:
             detail = f"nearest is {near[1]}: {near[2]}" if near else ""
             yield Unjudged(lack="no partner", side=side, name=one.name, detail=detail)
     for rows in pairs.ambiguous:
-        yield Unjudged(lack="ambiguous", side=None, name=rows[0][0].name, detail=_ambiguous(*rows))
+        # rows of one side that no setting tells apart differ in the threads that their runs took
+        ways = [
+            [f"({one.row.variant or counted(one.row.setting.threads_per_rank, 'thread') + ' a rank'})" for one in side]
+            for side in rows
+        ]
+        before, after = map(" and ".join, ways)
+        detail = f"measured as {before} before, and as {after} after; name the bundles to compare"
+        yield Unjudged(lack="ambiguous", side=None, name=rows[0][0].name, detail=detail)
     for one in pairs.without_rate:
         kinds = _kinds(one.runs.entries)
         detail = f"{one.row.without_rate}, {counted(one.row.runs, 'run')}{f': {kinds}' if kinds else ''}"
         yield Unjudged(lack="failed", side=one.side, name=one.name, detail=detail)
-
-
-def _ambiguous(before: Sequence[Measured], after: Sequence[Measured]) -> str:
-    rows = (*before, *after)
-    known = variants([("", it.runs.manifest, {**it.runs.launch.settings(), "machine": it.runs.machine}) for it in rows])
-    threads = [f"threads_per_rank={one.row.setting.threads_per_rank}" for one in rows]
-    ways = [f"({way or other})" for way, other in zip(known, threads, strict=True)]
-    first, second = " and ".join(ways[: len(before)]), " and ".join(ways[len(before) :])
-    return f"measured as {first} before, and as {second} after; name the bundles to compare"
 
 
 def _kinds(runs: Sequence[Entry]) -> str:

@@ -24,11 +24,6 @@ def console() -> Console:
     return Console() if terminal_columns() else Console(width=PIPE_COLUMNS)
 
 
-def cell(text: object) -> str:
-    """A cell of a table as it is: no markup of its own, and nothing that does more on a terminal than show."""
-    return escape(plain(str(text)))
-
-
 class Form(NamedTuple):
     """A way to show a table, with the line that explains its abbreviations, and the columns it has no room for."""
 
@@ -72,5 +67,6 @@ def _drawn(form: Form) -> Table:
     for title in form.rows[0]:
         table.add_column(title, justify="left" if title in (*_WORDS, *_ANSWERS) else "right")
     for row in form.rows:
-        table.add_row(*map(cell, row.values()))
+        # as they are: no markup of their own, and nothing that does more on a terminal than show
+        table.add_row(*(escape(plain(text)) for text in row.values()))
     return table

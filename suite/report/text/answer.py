@@ -116,24 +116,18 @@ def as_lines(model: ReportModel) -> tuple[str, ...]:
 def scope(model: ReportModel) -> str:
     if not model.rows:
         return "No run was found, so nothing was measured."
-    backends = _names(sorted({row.backend for row in model.rows}), "backends")
-    sizes = _names(list(dict.fromkeys(row.size for row in model.rows)), "sizes")
-    ranks = sorted({row.ranks for row in model.rows})
+    rows = model.rows
+    found = (sorted({row.backend for row in rows}), [row.size for row in rows], sorted({row.ranks for row in rows}))
+    texts = (list(dict.fromkeys(inline(str(one)) for one in known)) for known in found)
+    backends, sizes, ranks = (listed(few(known, _MOST_NAMES, "{} more")) for known in texts)
     machines = list(dict.fromkeys(f"{'CPU ' * one.is_cpu}{inline(one.name)}" for one in model.machines))
-    where = listed(machines) if len(machines) <= 2 else f"{len(machines)} kinds of machine"
+    where = listed(few(machines, 2, "{} more kinds of machine"))
     when = "" if model.started is None else f", {moment(model.started)} to {moment(model.ended)}"
-    on = listed([str(count) for count in ranks]) if len(ranks) <= _MOST_NAMES else f"{ranks[0]} to {ranks[-1]}"
     return (
-        f"{listed(model.algorithms)} with {backends} at {sizes} on {on} {'rank' if ranks == [1] else 'ranks'}. "
+        f"{listed(model.algorithms)} with {backends} at {sizes} on {ranks} {'rank' if ranks == '1' else 'ranks'}. "
         f"{model.runs_ok:,} of {counted(model.runs, 'run')} succeeded, in {counted(len(model.rows), 'row')}{when}"
         f"{f'; {where}' if where else ''}."
     )
-
-
-def _names(names: Sequence[str], noun: str) -> str:
-    if len(names) <= _MOST_NAMES:
-        return listed([inline(name) for name in names])
-    return f"{len(names)} {noun} from {inline(names[0])} to {inline(names[-1])}"
 
 
 def verdicts_of(model: ReportModel) -> list[Verdict]:

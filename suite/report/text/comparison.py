@@ -197,10 +197,7 @@ def _needed(rows: Sequence[ComparedRow], margin: float) -> Iterator[str]:
 
 
 def _runs_text(needed: Sequence[int | None]) -> str:
-    known, unknown = sorted({count for count in needed if count is not None}), needed.count(None)
-    texts = []
-    if known:
-        texts.append(f"{' to '.join(map(str, sorted({known[0], known[-1]})))} runs a side would likely decide")
-    if unknown:
-        texts.append(f"{MOST_RUNS:,} runs a side would not decide {unknown} of them")
-    return f"; {listed(texts)}" if texts else ""
+    known = [count for count in needed if count is not None]
+    if len(known) < len(needed):
+        return f"; {MOST_RUNS:,} runs a side would not decide {len(needed) - len(known)} of them"
+    return f"; {max(known)} runs a side would likely decide"

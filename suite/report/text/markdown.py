@@ -20,14 +20,6 @@ from suite.report.text.sections import SECTIONS
 from suite.spec.base import Frozen, UsageError
 
 REPORT_SCHEMA = "suite/report/1"
-#: The alternative text of a plot.
-_PICTURES = {
-    "throughput": "Samples per second by model size, one panel per rank count",
-    "predicted": "Predicted samples per second with their bands, and measured",
-    "scaling": "Scaling efficiency by rank count",
-    "phases": "Share of an iteration by phase",
-    "memory": "Peak memory against the theoretical floor",
-}
 #: The file beside the Markdown with all that few readers need.
 DETAILS = "details.md"
 
@@ -54,7 +46,7 @@ def brief(model: ReportModel) -> str:
 def of_part(part: Part, files: Mapping[str, str]) -> list[str]:
     shown, picture = list(map(_markdown, part.blocks)), part.section.picture
     if picture in files:
-        shown.insert(0, f"![{_PICTURES[picture]}]({quote(files[picture])})")
+        shown.insert(0, f"![{part.section.heading}]({quote(files[picture])})")
     if part.section.is_folded:
         shown = ['<details markdown="1"><summary>Show</summary>', *shown, "</details>"]
     return [f"## {part.section.heading}", *shown]

@@ -4,7 +4,6 @@ and how to run each row again."""
 import shlex
 from collections.abc import Callable, Iterator
 
-from suite.launch.cluster.registry import CLUSTER_LAUNCHERS
 from suite.report.facts.model import ReportModel
 from suite.report.facts.network import SCOPES, NetworkLine, row_names
 from suite.report.formatting.escape import inline, prose, visible
@@ -83,11 +82,6 @@ def _over(value: float | None, unit: float) -> str:
 def commands(model: ReportModel) -> Iterator[Block]:
     """Of each row; and the command that fails where any byte of any bundle is another one."""
     yield "One command per row; it takes everything from the manifest."
-    if any(row.launcher in CLUSTER_LAUNCHERS for row in model.rows):
-        yield (
-            "A cluster's own options, such as a partition, follow a `--`; `suite submit LAUNCHER --manifest FILE` "
-            "submits the same runs without waiting for them."
-        )
     commands = []
     for row in model.rows:
         words = [
