@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from suite.bundle.files import writing
 from suite.bundle.parts import Part as RecordPart
 from suite.bundle.record import plain
 from suite.report.facts.model import ReportModel
@@ -20,21 +21,21 @@ from suite.report.text.sections import SECTIONS
 from suite.spec.base import Frozen, UsageError
 
 REPORT_SCHEMA = "suite/report/1"
-#: The file beside the Markdown with all that few readers need.
-DETAILS = "details.md"
+#: Stem of the file beside the Markdown with all that few readers need.
+DETAILS = "details"
 
 
 def render(
     model: ReportModel, files: Mapping[str, str], parts: Sequence[Part] | None = None, first: Sequence[Section] = ()
 ) -> str:
-    """``files``: name of a picture or listing -> its path in the report. ``first``: sections before its own."""
+    """``files``: stem of a file beside it -> its path in the report. ``first``: sections before its own."""
     every = parts_of(model, (*first, *SECTIONS)) if parts is None else parts
     parts = [part for part in every if not (part.section.is_beside and DETAILS in files)]
     head = (_markdown(block, is_padded=True) for block in answer(model))
     blocks = [f"# {inline(model.title)}", *head, *(text for part in parts for text in of_part(part, files))]
     if DETAILS in files:
         more = ", ".join(part.section.heading for part in every if part.section.is_beside)
-        blocks.append(f"More in [{DETAILS}]({quote(files[DETAILS])}): {more}.")
+        blocks.append(f"More in [{DETAILS}.md]({quote(files[DETAILS])}): {more}.")
     return "\n\n".join(blocks) + "\n"
 
 
@@ -92,29 +93,25 @@ def write(model: ReportModel, output: Path, first: Sequence[Section] = ()) -> tu
     folder = output.parent / f"{output.stem}-assets"
     if output.exists() and not output.is_file():
         raise UsageError(f"cannot write {output}: it is {'a folder' if output.is_dir() else 'no regular file'}")
-    try:
+    with writing(output):
         output.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as draft:
             drawn = pictures(model, Path(draft))
             parts = parts_of(model, (*first, *SECTIONS))
             named = {path.stem: path.name for path in drawn}
             if beside := [text for part in parts if part.section.is_beside for text in of_part(part, named)]:
-                drawn.append(Path(draft) / DETAILS)
-                text = "\n\n".join([f"# {inline(model.title)}: details", *beside]) + "\n"
-                drawn[-1].write_text(text, encoding="utf-8", newline="\n")
-            names = {path.stem if path.suffix == ".svg" else path.name: path.name for path in drawn}
-            text = render(model, {name: f"{folder.name}/{file}" for name, file in names.items()}, parts)
+                drawn.append(Path(draft) / f"{DETAILS}.md")
+                drawn[-1].write_text(
+                    "\n\n".join([f"# {inline(model.title)}: details", *beside]) + "\n", encoding="utf-8"
+                )
+            text = render(model, {path.stem: f"{folder.name}/{path.name}" for path in drawn}, parts)
             draft_text = Path(draft) / "report"
-            draft_text.write_text(text, encoding="utf-8", newline="\n")
+            draft_text.write_text(text, encoding="utf-8")
             if drawn:
                 folder.mkdir(exist_ok=True)
             assets = tuple(path.replace(folder / path.name) for path in drawn)
             draft_text.replace(output)
-        for name in (*(f"{name}.svg" for name in NAMES), DETAILS):
+        for name in (*(f"{name}.svg" for name in NAMES), f"{DETAILS}.md"):
             if folder / name not in assets:
                 (folder / name).unlink(missing_ok=True)
-    except OSError as error:
-        raise UsageError(
-            f"cannot write {error.filename2 or error.filename or output}: {error.strerror or error}"
-        ) from error
     return (output, *assets)

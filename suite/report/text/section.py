@@ -7,7 +7,6 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from suite.bundle.imported.record import ImportedPhase
 from suite.report.facts.costs import PhaseCost
-from suite.report.facts.entry import SUITE_CLOCK
 from suite.report.facts.model import ReportModel
 from suite.report.facts.pool import Row
 from suite.report.formatting.escape import inline
@@ -67,9 +66,6 @@ def parts_of(model: ReportModel, sections: Sequence[Section]) -> tuple[Part, ...
 def bullets(lines: Iterable[str]) -> Bullets:
     return Bullets(tuple(lines))
 
-
-#: What all rows did as long as nothing else could be measured goes without saying.
-_UNSAID = (("algorithm", "PPO"), ("model", "GPT-2"), ("clock", SUITE_CLOCK), ("iterations", "synchronous"))
 
 Item = TypeVar("Item")
 #: A column with what it shows of a row.
@@ -131,14 +127,10 @@ def varying(rows: Sequence[Row]) -> tuple[Shown, ...]:
     return tuple(found.values())
 
 
-def common(rows: Sequence[Row]) -> tuple[str, ...]:
+def common(rows: Sequence[Row]) -> str:
     """``name value`` of what all rows share."""
-    shared = [(column.title, show(rows[0])) for column, show in _VARYING if len(set(map(show, rows))) == 1]
-    return tuple(
-        f"{title} {value}"
-        for title, value in shared
-        if value != UNKNOWN and title != "machine" and (title, value) not in _UNSAID
-    )
+    shared = [(column.title, {show(row) for row in rows}) for column, show in _VARYING]
+    return ", ".join(f"{title} {found.pop()}" for title, found in shared if len(found) == 1 and found != {UNKNOWN})
 
 
 def table_of(

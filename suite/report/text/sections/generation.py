@@ -10,9 +10,9 @@ from suite.report.facts.network import row_names
 from suite.report.facts.pool import Row
 from suite.report.facts.rollout import Asynchronous, Generation, RoleUse, Unevenness
 from suite.report.formatting.escape import inline
-from suite.report.formatting.grid import Column, Table
+from suite.report.formatting.grid import Column
 from suite.report.formatting.numbers import UNKNOWN, counted, gib, interval, number, percent
-from suite.report.text.section import LABEL, Block, Shown, label, shown, table_of
+from suite.report.text.section import LABEL, Block, Shown, bullets, label, shown, table_of
 
 _WHAT = (
     "Rows whose samples are not generated on the training stack of the same ranks. Log-probs of the generated tokens, "
@@ -26,21 +26,15 @@ _SPLIT = (
     "each side's ranks."
 )
 _PERIODS = (
-    "An iteration of these rows is the period from one publication of weights to the next, while samples for later "
-    "ones are generated. What filled the pipeline before the first is in none. Rates count the samples that were "
-    "consumed. Staleness: the share of them that were so many publications old; the layout's async is the most that is "
-    "allowed. Busy: how long a device of each role worked in a period, in the mean over its devices; roles work at the "
-    "same time, so their seconds do not add up."
+    "Staleness: the share of the consumed samples that were so many publications of weights old; the layout's async is "
+    "the most that is allowed. Busy: how long a device of each role worked in a period, in the mean over its devices; "
+    "roles work at the same time, so their seconds do not add up."
 )
 _TOKENS = "Tokens of the samples of one iteration, the same in every iteration and on every backend and layout."
 _COST = (
     "Padded: share of the trained positions. Idle slots: share of the token steps that samples which have ended wait "
     "for the longest one of their replica, by the lengths alone. Lost: what a complete mean sample waits for it. Idle "
     "ranks: what ranks wait for the slowest one."
-)
-_LENGTHS = (
-    *(Column("rows", False), Column("workload", False), Column("samples"), Column("tokens of", False)),
-    *map(Column, ("mean", "p50", "p90", "p99", "longest", "at the cap %")),
 )
 
 
@@ -103,7 +97,7 @@ def lengths(model: ReportModel) -> Iterator[Block]:
     if not rows:
         return
     yield _TOKENS
-    yield Table(_LENGTHS, tuple(_length_cells(rows)))
+    yield bullets(_drawn(rows))
     yield _COST
     columns: list[Shown] = [
         (Column("batches", False), shown("unevenness", _batches)),
@@ -116,18 +110,19 @@ def lengths(model: ReportModel) -> Iterator[Block]:
     yield table_of([LABEL, *columns], rows)
 
 
-def _length_cells(rows: Sequence[Row]) -> Iterator[tuple[str, ...]]:
-    """Two lines for the rows that share their samples, of which the first alone names them."""
+def _drawn(rows: Sequence[Row]) -> Iterator[str]:
+    """A line for the rows that share their samples."""
     for (workload, _), members in grouped(((row.workload, row.lengths_hash), row) for row in rows).items():
         one, names = members[0].unevenness, row_names([row.number for row in members])
         assert one is not None, "only uneven rows are shown"
-        yield (names, inline(workload), str(one.samples), "prompts", *_figures(one.prompt))
-        yield ("", "", "", "responses", *_figures(one.response))
+        prompts, responses = _lengths(one.prompt), _lengths(one.response)
+        samples = f"{inline(workload)}, {counted(one.samples, 'sample')}"
+        yield f"{names} ({samples}): prompts {prompts}; responses {responses}."
 
 
-def _figures(one: LengthSummary) -> tuple[str, ...]:
-    whole = (f"{tokens:,}" for tokens in (one.p50, one.p90, one.p99, one.max))
-    return number(one.mean), *whole, percent(one.at_cap)
+def _lengths(one: LengthSummary) -> str:
+    cap = "" if one.at_cap is None else f", {percent(one.at_cap)} % at the cap"
+    return f"mean {number(one.mean)}, p50 {one.p50:,}, p90 {one.p90:,}, p99 {one.p99:,}, longest {one.max:,}{cap}"
 
 
 def _batches(one: Unevenness) -> str:

@@ -35,8 +35,7 @@ _SHARED_CPU = (
 
 
 def throughput(model: ReportModel) -> Iterator[Block]:
-    shared = common(model.rows)
-    yield f"All rows: {', '.join(shared)}." if shared else "The rows share no setting."
+    yield f"All rows: {common(model.rows)}."
     rows, notes = model.rows, Notes()
     causal = any(row.hfu_causal is not None for row in rows)
     columns: list[Shown] = [
