@@ -44,10 +44,9 @@ def hold_to(
     which fails only with ``strict``, or where there was nothing to test. With ``strict`` an undecided row that is known
     to be slower than before is a loss. What cannot be judged fails unless ``allow_missing``.
 
-    Raises UsageError for a gate that is no share above 0, for an unknown phase, and for sides of one stack unless
-    ``same_stack`` says that something else is compared: unlike surroundings are then no reason for doubt.
+    Gate and phase are such as ``check_gate`` takes. Raises UsageError for sides of one stack unless ``same_stack`` says
+    that something else is compared: unlike surroundings are then no reason for doubt.
     """
-    check_gate(gate, phase)
     if result.surroundings.same_stack and not same_stack:
         raise UsageError(
             "both sides ran the same stack, so there is no change for the gate to judge: measure the other one with "

@@ -7,7 +7,7 @@ from suite.report.facts.costs import EnergyUse, Idle, PhaseMemory
 from suite.report.facts.model import ReportModel
 from suite.report.facts.pool import Row
 from suite.report.formatting.escape import inline, prose
-from suite.report.formatting.grid import Column, Notes
+from suite.report.formatting.grid import Column
 from suite.report.formatting.numbers import GIB, UNKNOWN, gib, interval, number, percent
 from suite.report.text.section import LABEL, Block, Shown, seconds, shown, table_of
 from suite.spec.phases import ALL_NAMES
@@ -125,14 +125,15 @@ def _peak(name: str, phases: Sequence[PhaseMemory]) -> str:
 
 def energy(model: ReportModel) -> Iterator[Block]:
     """A figure that is not valid says why."""
-    notes = Notes()
     rows = [row for row in model.rows if row.energy]
-
-    def joules(energy: EnergyUse) -> str:
-        figure = number(energy.joules_per_sample)
-        reasons = "; ".join(energy.reasons) or "not all runs were sampled"
-        return figure if energy.valid else f"{figure} {notes.mark('Not valid: ' + prose(reasons))}"
-
+    columns = [
+        (Column("J/sample"), shown("energy.joules_per_sample")),
+        (Column("not valid, because", False), shown("energy", _doubt)),
+    ]
     if rows:
         yield "GPU board energy."
-        yield table_of([LABEL, (Column("J/sample"), shown("energy", joules))], rows, notes)
+        yield table_of([LABEL, *columns], rows)
+
+
+def _doubt(energy: EnergyUse) -> str:
+    return UNKNOWN if energy.valid else prose("; ".join(energy.reasons) or "not all runs were sampled")

@@ -16,7 +16,6 @@ from suite.report.formatting.numbers import UNKNOWN, counted, few, gib, interval
 from suite.report.text.answer import REMARKS, nothing_ranked, where_of
 from suite.report.text.section import Block, Heading, Shown, bullets, rate, table_of, varying
 
-_TURNS = "Ratios of rows that took turns by iteration are of {} turns, one start for each run."
 _TOO_FEW = (
     f"Too few runs: {RUNS_TO_PUBLISH} are needed to publish a figure and {RUNS_TO_RANK} to rank; the order shown is "
     "not a result."
@@ -79,8 +78,6 @@ def _table(groups: Sequence[Group]) -> Table:
     ]
     unclear = any(one.verdict == "not distinguishable" for _, ranked in members for one in ranked.by_phase)
     notes = ["Unclear: not distinguishable."] if unclear else []
-    if turns := sorted({ranked.turns for _, ranked in members if ranked.turns}):
-        notes.append(_TURNS.format(" to ".join(map(str, dict.fromkeys((turns[0], turns[-1]))))))
     notes += [_TOO_FEW] if any(ranked.verdict == "too few runs" for _, ranked in members) else []
     notes += [_SEEDS] if any(group.seed is not None for group in groups) else []
     notes += [
@@ -131,12 +128,11 @@ def side_by_side(model: ReportModel) -> Iterator[Block]:
 
 def _rates(group: SideBySide) -> Table:
     notes, first = Notes(), group.sides[0].row
-    ratio = ["to fastest engine"] if first.setting.kind == "engine" else []
     memory = "device GiB" if first.setting.device == "cuda" else "resident GiB"
-    titles = ("row", "backend", "kind", "layout", "runs", "samples/s [95 %]", *ratio, memory)
+    titles = ("row", "backend", "kind", "layout", "runs", "samples/s [95 %]", "to fastest engine", memory)
     rows = []
     for side in group.sides:
-        row, ratio_cell = side.row, interval(side.ratio, bound_digits=1)
+        row = side.row
         marks = [
             f"Other work than {first.name}: {'; '.join(side.otherwise)}" if side.otherwise else "",
             *(f"No {name}: {prose(reason)}" for name, reason in side.lacking),
@@ -145,7 +141,7 @@ def _rates(group: SideBySide) -> Table:
         ]
         backend = " ".join([inline(row.backend), *map(notes.mark, filter(None, marks))])
         words = (row.name, backend, row.setting.kind, row.layout, str(len(row.measured)))
-        cells = (rate(row), *(["1" if row is first else ratio_cell] if ratio else []), gib(row.occupied_bytes))
+        cells = (rate(row), interval(side.ratio, bound_digits=1), gib(row.occupied_bytes))
         rows.append((*words, *cells))
     columns = tuple(Column(title, place > 3) for place, title in enumerate(titles))
     return Table(columns, tuple(rows), tuple(notes))
