@@ -2,7 +2,6 @@
 same work, without a verdict."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from itertools import groupby
 
 from suite.report.facts.entry import RUNS_TO_PUBLISH, RUNS_TO_RANK
@@ -20,8 +19,6 @@ _TOO_FEW = (
     f"Too few runs: {RUNS_TO_PUBLISH} are needed to publish a figure and {RUNS_TO_RANK} to rank; the order shown is "
     "not a result."
 )
-_SEEDS = "Seeds: rows that differ in their seed alone do not compete; those of each seed are ranked by themselves."
-_MOST_NAMED = 12
 _Member = tuple[Group, RankedRow]
 _WHAT = (
     "These rows were asked for equal work under equal conditions. An engine runs the suite's own iteration, a trainer "
@@ -43,24 +40,32 @@ def ranked(model: ReportModel) -> Iterator[Block]:
         "Rows of one size and rank count did equal work under equal conditions; nothing else is compared. Ratios are "
         "of the whole iteration, then of its main phases alone."
     )
-    notes: dict[str, None] = {}
     groups = sorted(model.ranking.groups, key=lambda group: (group.setting, group.work))
-    for where, alike in groupby(groups, where_of(model)):
-        yield Heading(where) if where else ""
-        table = _table(list(alike))
-        notes.update(dict.fromkeys(table.notes))
-        yield replace(table, notes=())
-    yield bullets(notes)
+    members = [(group, ranked) for group in groups for ranked in group.places]
+    where = where_of(model)
+    for words, alike in groupby(members, lambda member: where(member[0])):
+        yield Heading(words) if words else ""
+        yield _table(list(alike))
+    yield bullets(_notes(members))
     if model.alone:
-        names = ", ".join(few([row.name for row in model.alone], _MOST_NAMED, "{} more"))
+        names = ", ".join(few([row.name for row in model.alone]))
         yield f"Not compared, because no other row did equal work on as many ranks under equal conditions: {names}."
 
 
-def _table(groups: Sequence[Group]) -> Table:
+def _notes(members: Sequence[_Member]) -> Iterator[str]:
+    if any(one.verdict == "not distinguishable" for _, ranked in members for one in ranked.by_phase):
+        yield "Unclear: not distinguishable."
+    if any(ranked.verdict == "too few runs" for _, ranked in members):
+        yield _TOO_FEW
+    for word, text, is_so in REMARKS:
+        if text and any(is_so(*member) for member in members):
+            yield f"{word.capitalize()}: {text}."
+
+
+def _table(members: Sequence[_Member]) -> Table:
     """Groups of one setting, one after the other; only the first row of each has size and ranks."""
-    members = [(group, ranked) for group in groups for ranked in group.places]
     phases = [name for name in COMPARED if any(one.name == name for _, ranked in members for one in ranked.by_phase)]
-    has_layouts = any(len({one.row.backend for one in group.places}) < len(group.places) for group in groups)
+    has_layouts = any(len({one.row.backend for one in group.places}) < len(group.places) for group, _ in members)
     named: list[Shown] = [
         (Column("row", False), lambda row: row.name),
         (Column("backend", False), lambda row: inline(row.backend)),
@@ -76,16 +81,7 @@ def _table(groups: Sequence[Group]) -> Table:
         (Column("runs"), lambda it: str(len(it[1].row.measured))),
         *((Column(name), _ratio_in(name)) for name in phases),
     ]
-    unclear = any(one.verdict == "not distinguishable" for _, ranked in members for one in ranked.by_phase)
-    notes = ["Unclear: not distinguishable."] if unclear else []
-    notes += [_TOO_FEW] if any(ranked.verdict == "too few runs" for _, ranked in members) else []
-    notes += [_SEEDS] if any(group.seed is not None for group in groups) else []
-    notes += [
-        f"{word.capitalize()}: {text}."
-        for word, text, is_so in REMARKS
-        if text and any(is_so(group, ranked) for group, ranked in members)
-    ]
-    return table_of(columns, members, notes)
+    return table_of(columns, members)
 
 
 def _is_first(member: _Member) -> bool:

@@ -1,6 +1,6 @@
 """Rates of every configuration, failed ones too, beside the planner's, and on more ranks."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from itertools import chain
 from statistics import median
 
@@ -10,7 +10,7 @@ from suite.report.facts.pool import Row
 from suite.report.facts.scaling import Curve, Point
 from suite.report.formatting.escape import code, inline, prose
 from suite.report.formatting.grid import Column, Notes, Table
-from suite.report.formatting.numbers import UNKNOWN, interval, number, percent
+from suite.report.formatting.numbers import UNKNOWN, few, interval, number, percent
 from suite.report.text.section import (
     IDENTITY,
     LABEL,
@@ -24,7 +24,6 @@ from suite.report.text.section import (
 )
 from suite.spec.phases import ALL_NAMES, TIMED_NAMES
 
-_MOST_NAMED = 12
 _VOID = "Iterations that do not count, because optimizer steps were skipped in them (overflow at the loss scale)"
 _ABOVE_PEAK = "Above 100 %, which no device can reach: doubt time, the device's name or, in older runs in fp32, TF32"
 _OfCurve = tuple[Curve, Point]
@@ -50,15 +49,11 @@ def throughput(model: ReportModel) -> Iterator[Block]:
         title = f"MFU / {'HFU / HFU causal' if causal else 'HFU'} / MBU %"
         columns.append((Column(title), lambda row: _utilisation(row, causal, notes)))
     columns.append((Column("steady", False), lambda row: _steady(row, notes)))
-    few = [row.name for row in rows if 0 < len(row.measured) < RUNS_TO_PUBLISH]
+    rare = [row.name for row in rows if 0 < len(row.measured) < RUNS_TO_PUBLISH]
     void = [f"{row.name} ({row.void_iterations})" for row in rows if row.void_iterations]
-    below = [f"Fewer than {RUNS_TO_PUBLISH} runs, too few to publish: {_named(few)}."] if few else []
-    below += [f"{_VOID}: {_named(void)}."] if void else []
+    below = [f"Fewer than {RUNS_TO_PUBLISH} runs, too few to publish: {', '.join(few(rare))}."] if rare else []
+    below += [f"{_VOID}: {', '.join(few(void))}."] if void else []
     yield table_of(columns, rows, chain(notes, below))
-
-
-def _named(names: Sequence[str]) -> str:
-    return ", ".join(names) if len(names) <= _MOST_NAMED else f"{len(names)} rows"
 
 
 def _utilisation(row: Row, causal: bool, notes: Notes) -> str:
