@@ -37,7 +37,7 @@ def only(entries: list[Entry]) -> Verdict:
 @pytest.mark.parametrize(
     ("entries", "faster", "sure", "phase"),
     [
-        (against(5, 5, rate=15, shares=GENERATING), "deepspeed over megatron", "clear, 5 runs", "generate"),
+        (against(5, 5, rate=15, shares=GENERATING), "deepspeed over megatron", "clear, 5 runs", "generate (94 %)"),
         (against(5, 5, rate=15), "deepspeed over megatron", "clear, 5 runs", "-"),
         (against(5, 5, rate=20.5, spread=0.1), "deepspeed or megatron", "not distinguishable, 5 runs", "-"),
         (against(5, 5, rate=20.01, spread=0.001), "megatron or deepspeed", "equal within 5 %, 5 runs", "-"),

@@ -10,7 +10,7 @@ from suite.report.facts.pool import Row
 from suite.report.facts.ranking import Group, RankedRow
 from suite.report.formatting.escape import inline, plain
 from suite.report.formatting.grid import Column, Table
-from suite.report.formatting.numbers import UNKNOWN, counted, few, interval, listed, moment, number
+from suite.report.formatting.numbers import UNKNOWN, counted, few, interval, listed, moment, number, percent
 from suite.report.text.section import SETTING, Block, bullets, label
 
 #: Comparisons that are shown here; Ranking has all of them.
@@ -65,7 +65,8 @@ _SHAKY = ("suspect", "unsteady", "two modes", "not in turns")
 
 @dataclass(frozen=True)
 class Verdict:
-    """Of a group. ``where``: setting and work, as far as they differ. ``phase``: which has most of the extra time."""
+    """Of a group. ``where``: setting and work, as far as they differ. ``phase``: which has most of the extra time, and
+    how much of it; above 100 % others make up for some."""
 
     where: str
     size: str
@@ -158,6 +159,7 @@ def _verdict(group: Group, where: str) -> Verdict:
     best, second = group.places[:2]
     lead, difference = group.lead, second.difference
     says_nothing = lead.low is not None and lead.high is not None and lead.high > _WIDEST * lead.low
+    is_one = best.verdict == "faster" and difference is not None and difference.is_mostly_one
     confidence: str = "equal within 5 %" if group.is_equal else best.verdict
     if best.verdict == "faster":
         confidence = "provisional" if best.provisional else "clear"
@@ -172,7 +174,7 @@ def _verdict(group: Group, where: str) -> Verdict:
         remarks=tuple(
             word for word, _, is_so in REMARKS if word in _SHAKY and any(is_so(group, one) for one in group.places)
         ),
-        phase=difference.mostly if best.verdict == "faster" and difference and difference.is_mostly_one else UNKNOWN,
+        phase=f"{difference.mostly} ({percent(difference.share)} %)" if is_one and difference else UNKNOWN,
         rows=", ".join(f"R{number}" for number in sorted(one.row.number for one in group.places)),
     )
 
