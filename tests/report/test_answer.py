@@ -103,7 +103,7 @@ def test_scaling_memory_and_cost_are_told_with_the_rows_that_have_them() -> None
 def test_where_nothing_is_ranked_it_says_why() -> None:
     assert "All runs are suspect, so nothing is ranked" in as_lines(build([slow(1), slow(2)]))[1]
     assert as_lines(build([made.failed()]))[1].startswith("No run succeeded")
-    assert as_lines(build([made.entry()]))[1].startswith("No two rows did equal work")
+    assert as_lines(build([made.entry()]))[1].startswith("No two rows of one kind did equal work")
     assert as_lines(build([]))[0] == "No run was found, so nothing was measured."
 
 

@@ -89,7 +89,6 @@ def hold_to(
         missed=missed,
         undecided=undecided,
         lost=lost,
-        lacking=len(result.unjudged),
         allow_missing=allow_missing,
         strict=strict,
     )

@@ -43,7 +43,7 @@ class JudgedTogether:
     def verdict(self, place: int) -> ComparisonVerdict:
         """Of one test, which holds with all the others."""
         one = self.each[place]
-        if one.probability is None or not any(self.family.positive) or one.probability > self.family.each:
+        if one.probability is None or one.probability > self.family.each:
             return "not distinguishable"
         return "faster" if one.ratio > 1 else "slower"
 
@@ -185,24 +185,23 @@ def _phases(
     pairs: Sequence[Pair], reasons: Sequence[str | None], changed: Sequence[bool]
 ) -> list[tuple[ComparedPhase, ...]]:
     """``changed``: rows that differ as a whole, of which phases have a share."""
-    places: dict[tuple[int, str], int] = {}
-    sides: list[tuple[InTurns, InTurns]] = []
-    for place, ((before, after), reason) in enumerate(zip(pairs, reasons, strict=True)):
-        for name in ALL_NAMES:
-            first, second = in_part(before.row, (name,)), in_part(after.row, (name,))
-            if first and second and reason is None:
-                places[place, name] = len(sides)
-                sides.append((first, second))
+    sides = {
+        (place, name): (first, second)
+        for place, ((before, after), reason) in enumerate(zip(pairs, reasons, strict=True))
+        for name in ALL_NAMES
+        if (first := in_part(before.row, (name,))) and (second := in_part(after.row, (name,))) and reason is None
+    }
     # a phase varies like that phase of other rows, and not like other phases of its own
     tests = judge_together(
-        [(first.runs, second.runs) for first, second in sides],
+        [(first.runs, second.runs) for first, second in sides.values()],
         [None] * len(sides),
-        [f"{name} {_machine(pairs[place], place)}" for place, name in places],
-        _within(sides),
+        [f"{name} {_machine(pairs[place], place)}" for place, name in sides],
+        _within(list(sides.values())),
     )
+    tested = {key: test for test, key in enumerate(sides)}
     return [
         tuple(
-            _phase(pair, name, tests, places.get((place, name)), changed[place])
+            _phase(pair, name, tests, tested.get((place, name)), changed[place])
             for name in ALL_NAMES
             if any(side.row.phase(name) for side in pair)
         )

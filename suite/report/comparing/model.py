@@ -144,7 +144,7 @@ class FolderComparison(Frozen):
 
 
 class Gate(Frozen):
-    """What came of a gate on all rows. ``lacking``: rows and bundles that it cannot be met with, allowed or not."""
+    """What came of a gate on all rows."""
 
     gate: float
     phase: str | None = Field(description="whose rate it judges; null: that of the whole iteration")
@@ -154,6 +154,5 @@ class Gate(Frozen):
     missed: int = Field(description="rows below the gate")
     undecided: int
     lost: int = Field(description="undecided rows whose rate is known to be below what it was")
-    lacking: int
     allow_missing: bool
     strict: bool

@@ -15,7 +15,7 @@ from suite.spec.width import PIPE_COLUMNS, terminal_columns
 #: One row of a table, title -> plain text; all rows of a table have the same titles in the same order.
 Cells = dict[str, str]
 #: Columns of words; the others hold figures.
-_WORDS = ("size", "backend", "layout", "variant", "work", "phase", "rows")
+_WORDS = ("size", "backend", "layout", "variant", "phase", "rows")
 _ANSWERS = ("verdict", "gate", "who is faster", "how sure", "mostly in")
 
 

@@ -208,8 +208,7 @@ def nothing_ranked(model: ReportModel) -> str:
         return "No run succeeded with an iteration that counts, so there is nothing to rank."
     if not any(row.is_ranked for row in measured):
         return "All runs are suspect, so nothing is ranked; `--with-suspect` ranks them all the same."
-    kind = " of one kind" if model.beside else ""
-    return f"No two rows{kind} did equal work under equal conditions, so nothing is ranked."
+    return "No two rows of one kind did equal work under equal conditions, so nothing is ranked."
 
 
 def figures(model: ReportModel) -> list[str]:

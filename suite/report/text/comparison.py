@@ -66,8 +66,8 @@ def gate_lines(result: FolderComparison, gate: Gate) -> Iterator[str]:
         yield f"{len(tested)} of {counted(count, 'row')} could be on either side of {at}, {fate}{_runs_text(tested)}"
     if len(tested) < len(open_rows):
         yield f"{counted(len(open_rows) - len(tested), 'row')} could not be tested, which no option lets pass"
-    if gate.lacking:
-        things = counted(gate.lacking, "row or bundle", "rows and bundles")
+    if result.unjudged:
+        things = counted(len(result.unjudged), "row or bundle", "rows and bundles")
         fate = "allowed by --allow-missing" if gate.allow_missing else "which --allow-missing would let pass"
         yield f"{things} cannot be judged, {fate}"
     rows = gate.missed or gate.lost

@@ -88,13 +88,11 @@ def memory(model: ReportModel) -> Iterator[Block]:
     ]
     if any(memory.allocation_retries for memory in used):
         figures.append((Column("retries"), shown("memory.allocation_retries", lambda count: number(count, 1))))
-    words = [one for one in figures if not one[0].right and len(set(map(one[1], rows))) == 1]
-    notes = [f"All rows: {', '.join(f'{column.title} {show(rows[0])}' for column, show in words)}."] if words else []
-    notes += [_BELOW_FLOOR] if any((memory.efficiency or 0.0) > 1 for memory in used) else []
+    notes = [_BELOW_FLOOR] if any((memory.efficiency or 0.0) > 1 for memory in used) else []
     notes += [_RESIDENT] if any(row.setting.device == "cpu" for row in rows) else []
     notes += [_WHOLE] if any(memory.peak_is in ("all processes", "whole device") for memory in used) else []
     if rows:
-        yield table_of([LABEL, *(figure for figure in figures if figure not in words)], rows, notes)
+        yield table_of([LABEL, *figures], rows, notes)
 
 
 def _in_gib(peaks: Interval) -> str:
