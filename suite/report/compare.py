@@ -12,8 +12,6 @@ from suite.report.facts.environment import FactKind, FactOfBoth, facts_of_both, 
 from suite.report.formatting.numbers import listed
 from suite.report.reading import ALTERED, DAMAGED, RUNNING, Caveat, Found, lines_of
 from suite.spec.base import UsageError
-from suite.stats.compare import DEFAULT_MARGIN
-from suite.stats.multiple import LEVEL, NAME
 
 #: By what reading tells of a bundle; other findings for which it was left out make it inconsistent.
 _LACKS: dict[str, Lack] = {
@@ -44,33 +42,21 @@ def compare_entries(
     first = pairing.measured_rows(before, with_suspect, "before")
     second = pairing.measured_rows(after, with_suspect, "after")
     pairs = pairing.pair(first, second)
-    alike = pairing.look_alikes(pairs)
-    lacks = list(pairing.lacking(pairs, alike))
+    lacks = list(pairing.lacking(pairs))
     if not pairs.paired and not pairs.ambiguous:
-        raise UsageError(f"the two sides share no row of equal backend, layout and work{_why(first, second, alike)}")
+        raise UsageError(f"the two sides share no row of equal backend, layout and work{_why(first, second)}")
     for both in pairs.paired:
         lacks += pairing.lacking_of(*both, with_suspect)
-    return FolderComparison(
-        rows=judge(pairs.paired),
-        surroundings=_surroundings_of(pairs.paired),
-        unjudged=(*lacks, *left_out),
-        only_before=tuple(one.name for one in pairs.only if one.side == "before"),
-        only_after=tuple(one.name for one in pairs.only if one.side == "after"),
-        other_work=tuple(f"{before.name}: {pairing.what_differs(before, after)}" for before, after in alike),
-        margin=DEFAULT_MARGIN,
-        level=LEVEL,
-        method=NAME,
-    )
+    unjudged = (*lacks, *left_out)
+    return FolderComparison(rows=judge(pairs.paired), surroundings=_surroundings_of(pairs.paired), unjudged=unjudged)
 
 
-def _why(first: Sequence[Measured], second: Sequence[Measured], alike: Sequence[tuple[Measured, Measured]]) -> str:
-    if alike:
-        before, after = alike[0]
-        return f": {before.name}: {pairing.what_differs(before, after)}"
-    before_rows, after_rows = ([one for one in side if one.row.measured] for side in (first, second))
-    if not before_rows or not after_rows:
-        return f": no run of the {'second' if before_rows else 'first'} side has a rate"
-    return f"; {pairing.nearest_pair(before_rows, after_rows)}"
+def _why(first: Sequence[Measured], second: Sequence[Measured]) -> str:
+    before, after = ([one for one in side if one.row.measured] for side in (first, second))
+    if not before or not after:
+        return f": no run of the {'second' if before else 'first'} side has a rate"
+    one, other, what = pairing.nearest(before[: pairing.MOST_NEAREST], after[: pairing.MOST_NEAREST])
+    return f"; nearest are {one} and {other}: {what}"
 
 
 def _surroundings_of(pairs: Sequence[tuple[Measured, Measured]]) -> Surroundings:
@@ -88,7 +74,6 @@ def _surroundings_of(pairs: Sequence[tuple[Measured, Measured]]) -> Surroundings
     kinds = ["seeds" if of_kind == {"seed"} else _ACROSS[kind] for kind, of_kind in names.items() if of_kind]
     return Surroundings(
         label=f"across {listed(kinds)}" if kinds else _OTHER_HOST if differences else _ALIKE,
-        equal=not differences,
         alike=tuple(name for name in dict.fromkeys(fact[0] for fact in found) if name not in differing),
         differences=tuple(differences),
         same_stack=False if False in same_code else True if same_code == {True} else None,

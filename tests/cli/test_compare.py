@@ -63,7 +63,7 @@ def test_a_gate_fails_on_what_vanished_unless_it_may_be_missing(tmp_path: Path) 
     add_runs(before, 3, 1.0, backend="megatron")
     after = add_runs(tmp_path / "after", 3, 1.0)
     code, out, _ = compare(before, after, "--gate", "0.9")
-    assert code == 4 and "1 row without partner:" in out and "1 row or bundle cannot be judged" in out
+    assert code == 4 and "no partner (1):" in out and "1 row or bundle cannot be judged" in out
     code, out, _ = compare(before, after, "--gate", "0.9", "--allow-missing")
     assert code == 0 and "allowed by --allow-missing" in out
 
@@ -75,8 +75,8 @@ def test_a_gate_fails_on_damaged_and_changed_bundles(tmp_path: Path) -> None:
     record = second / "record.json"
     record.write_text(record.read_text().replace('"status": "ok"', '"status": "failed"'))
     code, out, _ = compare(before, after, "--gate", "0.9")
-    assert code == 4 and "1 bundle left out, damaged:" in out
-    assert "1 bundle with records that are not what their events give:" in out
+    assert code == 4 and "damaged (1):" in out
+    assert "altered (1):" in out
     told = json.loads(compare(before, after, "--gate", "0.9", "--json")[1])
     assert {(one["side"], one["lack"]) for one in told["unjudged"]} == {("after", "altered"), ("after", "damaged")}
     assert compare(before, after, "--gate", "0.9", "--allow-missing")[0] == 0
@@ -86,7 +86,7 @@ def test_a_row_in_two_ways_is_told_apart_by_naming_bundles(tmp_path: Path) -> No
     short, long = add_runs(tmp_path / "short", 3, 1.0), add_runs(tmp_path / "long", 3, 1.0, iterations=20)
     after = add_runs(tmp_path / "after", 3, 1.0, iterations=12)
     code, out, _ = compare("--before", short, "--before", long, "--after", after, "--gate", "0.9")
-    assert code == 4 and "1 row measured in several ways:" in out and "iterations=20" in out
+    assert code == 4 and "ambiguous (1):" in out and "iterations=20" in out
     named = [word for path in short.iterdir() for word in ("--before", path)]
     code, out, _ = compare(*named, "--after", after, "--gate", "0.9")
     assert code == 0 and "1 row compared" in out and "across settings: iterations 8 -> 12" in out

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -109,24 +110,24 @@ FORETOLD = {
 #: The smallest runs that show all that a section tells; what was imported is in tests/cli/test_import.py.
 VIEWS: dict[str, Callable[[], list[Entry]]] = {
     "ranking": two_backends,
-    "side_by_side": trainers_beside_an_engine,
-    "apart": two_backends,
+    "ranking, of trainers": trainers_beside_an_engine,
     "caveats": lambda: [made.entry(backend="nemo-rl", kind="trainer", **LOG)],
     "throughput": lambda: [made.entry(), on_a_gpu(), made.failed(size="8M")],
-    "predicted": lambda: [made.recorded(made.entry(), predicted=FORETOLD)],
+    "predicted and measured": lambda: [made.recorded(made.entry(), predicted=FORETOLD)],
     "phases": lambda: [made.entry(), *made.repeats(2, **TRLX), *ahead()],
-    "without_scoring": lambda: [made.entry(work=made.workload("chat", critic=CRITIC))],
-    "generation": generated_elsewhere,
-    "asynchronous": ahead,
-    "lengths": lambda: made.repeats(2, shares=NO_REFERENCE, rollout=IDLE, **LLAMA),
-    "memory_by_phase": lambda: made.repeats(2),
-    "stacks": lambda: [made.entry()],
+    "phases, of a critic": lambda: [made.entry(work=made.workload("chat", critic=CRITIC))],
+    "generation and weight sync": generated_elsewhere,
+    "asynchronous trainers": ahead,
+    "lengths and padding": lambda: made.repeats(2, shares=NO_REFERENCE, rollout=IDLE, **LLAMA),
+    "memory by phase": lambda: made.repeats(2),
+    "digests": lambda: [replace(made.entry(), digest="ab" * 32)],
+    "stacks and records": lambda: [made.entry()],
     "memory": lambda: [*made.repeats(2), on_a_gpu(peak_factor=0.5)],
     "energy": lambda: [with_energy(True), with_energy(False)],
     "scaling": lambda: [made.entry(rate=20 * n**0.8, ranks=n, work=work) for work in (None, STRONG) for n in (1, 2)],
     "network": REPORTS["network"],
     "failures": failing,
-    "measured_on": lambda: [made.entry(), on_a_gpu()],
+    "measured on": lambda: [made.entry(), on_a_gpu()],
     "work": lambda: [made.entry(), made.entry(**LLAMA), made.entry(**TRLX)],
     "conventions": lambda: [on_a_gpu()],
     "reproduce": lambda: [made.entry(), hostile()[0]],
@@ -136,14 +137,16 @@ CRITIC = {"layers": 1, "hidden": 16, "ffn": 32, "heads": 2}
 IDLE = {"idle_slot_share": 0.46, "idle_slot_seconds": 0.31}
 
 
+SECTIONS = {section.heading.lower(): section for section in sections.SECTIONS}
+
+
 def test_every_section_has_a_view_but_that_of_imports() -> None:
-    assert {*VIEWS} == {*sections.BY_NAME} - {"imported"}
+    assert {name.partition(",")[0] for name in VIEWS} == {*SECTIONS} - {"imported, not measured here"}
 
 
 @pytest.mark.parametrize("name", VIEWS)
 def test_a_section_reads_as_saved(name: str, snapshot: SnapshotAssertion) -> None:
-    section = sections.BY_NAME[name]
-    parts = parts_of(build(VIEWS[name]()), [section])
+    parts = parts_of(build(VIEWS[name]()), [SECTIONS[name.partition(",")[0]]])
     text = "\n\n".join(block for part in parts for block in of_part(part, PLOTS)) + "\n"
     assert text == snapshot.use_extension(MarkdownFile)
 

@@ -85,7 +85,7 @@ def test_a_failure_in_the_middle_leaves_the_old_text_and_no_drafts(tmp_path, mon
     before = contents(tmp_path)
     full = Mock(side_effect=OSError(28, "No space left on device"))
     monkeypatch.setattr(markdown, "render", full)
-    with pytest.raises(UsageError, match="No space left on device"):
+    with pytest.raises(UsageError, match="no space left on device"):
         write(build([made.failed(size="3M")]), tmp_path / "report.md")
     assert contents(tmp_path) == before
 

@@ -207,16 +207,15 @@ class TestWhereItWasMeasured:
         assert told["suite's commit"] == (f"{'a' * 12} (2 runs)", f"{'b' * 12} with changes (1 run)")
         assert "suite's commit" not in machine_of(made.driven(made.entry(), suite_version="0.1.0", git_commit=None))
 
-    def test_the_command_of_a_row_names_its_launcher_and_what_a_cluster_is_to_be_told(self) -> None:
+    def test_the_command_of_a_row_names_its_launcher_and_the_options_of_its_cluster(self) -> None:
         local, docker = made.driven(made.entry()), in_image(made.entry(), IMAGE)
         text = render(build([local, docker]), {})
         assert text.count("manifest.json --launcher docker #") == 1 and text.count("suite rerun") == 2
-        assert "follow a `--`" not in text
         image = {"reference": "/images/our engines.sqsh", "digest": IMAGE}
         run = made.driven(made.entry(variables=TREE), "slurm", starter="srun", image=image)
         text = render(build([run]), {})
         command = "--launcher slurm --env NCCL_ALGO=Tree --image '/images/our engines.sqsh' -- --starter srun #"
-        assert f"manifest.json {command}" in text and "follow a `--`" in text
+        assert f"manifest.json {command}" in text
         bound = made.driven(made.entry(), "slurm", starter="srun cpu-bind=cores", image=image)
         assert " -- --starter srun --cpu-bind=cores #" in render(build([bound]), {})
 
@@ -240,8 +239,8 @@ def on_llama(runs: int = 3, **asked: Any) -> list[Entry]:
 
 def test_rows_of_each_kind_are_ranked_in_a_table_of_their_own_under_a_line_of_their_work() -> None:
     text = section(render(build(families()), {}), "Ranking")
-    ppo, grpo = re.split(r"\nGRPO in groups of 4 on Llama, responses lognormal:[^\n]*:\n", text)
-    assert "\nPPO on GPT-2:\n" in ppo
+    ppo, grpo = re.split(r"\n### GRPO on Llama\n", text)
+    assert "\n### PPO on GPT-2\n" in ppo
     assert "1M-llama" not in ppo and "| 1M " not in grpo
     assert [line.split("|")[3].strip() for line in ppo.splitlines() if "| faster " in line] == ["R2", "R4"]
 
@@ -299,9 +298,7 @@ def test_compare_names_rows_that_look_alike_and_did_other_work() -> None:
     ]
     found = compare_entries(before, after)
     assert [row.size for row in found.rows] == ["1M"]
-    assert found.other_work == (
-        "deepspeed 3M zero2 on 1 rank: PPO on GPT-2 / GRPO in groups of 4 on GPT-2",
-        "deepspeed 8M zero2 on 1 rank: 8 samples / 16 samples",
-    )
-    assert "other work: PPO on GPT-2 / GRPO in groups of 4 on GPT-2" in {one.detail for one in found.unjudged}
-    assert "deepspeed 25M zero2 on 1 rank" in found.only_after
+    told = {(one.side, one.name.split()[1]): one.detail for one in found.unjudged}
+    assert {*told} == {("before", "3M"), ("before", "8M"), ("after", "3M"), ("after", "8M"), ("after", "25M")}
+    assert told["before", "8M"] == "nearest is deepspeed 8M zero2 on 1 rank: rollouts 8 / 16, samples 8 / 16"
+    assert "work PPO on GPT-2 / GRPO in groups of 4 on GPT-2" in told["before", "3M"]

@@ -151,7 +151,7 @@ def test_rows_of_one_trainers_log_are_ranked_among_themselves_and_caveats_name_t
     slower = made.repeats(5, rate=20, device="cuda", kind="trainer", backend="nemo-rl", facts=FACTS, layout=recomputed)
     model = build([*SUITES, *NEMO_RL, *slower])
     assert len(model.ranking.groups) == 1
-    assert "timed by `nemo-rl's log` and not by the suite" in render(model, ())
+    assert "clock `nemo-rl's log`" in render(model, ())
     assert any("(nemo-rl): seconds and counts are those of the trainer's own log" in line for line in model.caveats)
     assert any(line.startswith("nemo-rl is experimental (never run)") for line in model.caveats)
     assert not any("trl-grpo" in line for line in model.caveats)

@@ -134,7 +134,7 @@ def test_swapped_sides_have_the_opposite_verdict_and_the_inverse_ratio(pairs):
     for place in range(len(pairs)):
         assert other.verdict(place) == OPPOSITE[one.verdict(place)]
         assert other.each[place].ratio == pytest.approx(1 / one.each[place].ratio)
-        (low, high), (least, most) = one.bounds(place), other.bounds(place)
+        (low, high), (least, most) = ((found.low, found.high) for found in (one.tested(place), other.tested(place)))
         assert (low is None) == (least is None)
         if low is not None:
             assert math.log(least) == pytest.approx(-math.log(high), abs=1e-9)

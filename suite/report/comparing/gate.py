@@ -44,10 +44,9 @@ def hold_to(
     which fails only with ``strict``, or where there was nothing to test. With ``strict`` an undecided row that is known
     to be slower than before is a loss. What cannot be judged fails unless ``allow_missing``.
 
-    Raises UsageError for a gate that is no share above 0, for an unknown phase, and for sides of one stack unless
-    ``same_stack`` says that something else is compared: unlike surroundings are then no reason for doubt.
+    Gate and phase are such as ``check_gate`` takes. Raises UsageError for sides of one stack unless ``same_stack`` says
+    that something else is compared: unlike surroundings are then no reason for doubt.
     """
-    check_gate(gate, phase)
     if result.surroundings.same_stack and not same_stack:
         raise UsageError(
             "both sides ran the same stack, so there is no change for the gate to judge: measure the other one with "
@@ -90,7 +89,6 @@ def hold_to(
         missed=missed,
         undecided=undecided,
         lost=lost,
-        lacking=len(result.unjudged),
         allow_missing=allow_missing,
         strict=strict,
     )
@@ -105,9 +103,7 @@ def check_gate(gate: float, phase: str | None) -> None:
         raise UsageError(f"--gate-phase is one of {', '.join(ALL_NAMES)}, not {phase!r}")
 
 
-def _outcome(
-    part: model.ComparedRow | model.ComparedPhase, row: model.ComparedRow, gate: float, missed: bool, each: float
-) -> model.RowGate:
+def _outcome(part: model.Tested, row: model.ComparedRow, gate: float, missed: bool, each: float) -> model.RowGate:
     """``each``: the one-sided level at which a row is below the gate. The runs that would decide are those that show of
     an unchanged rate that it keeps to the gate, by the noise alone."""
     ratio, error, degrees = part.ratio, part.log_error, part.degrees

@@ -5,9 +5,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any
 
-from suite.report.comparing.model import ComparedMemory, ComparedPhase, ComparedRow, MemoryVerdict
+from suite.report.comparing.model import ComparedMemory, ComparedPhase, ComparedRow, MemoryVerdict, Tested
 from suite.report.comparing.pairing import Measured, copies
 from suite.report.facts.costs import OF_THE_RUN, peaks_of
 from suite.report.facts.noise import in_part, in_turns
@@ -44,19 +43,16 @@ class JudgedTogether:
     def verdict(self, place: int) -> ComparisonVerdict:
         """Of one test, which holds with all the others."""
         one = self.each[place]
-        if one.probability is None or not any(self.family.positive) or one.probability > self.family.each:
+        if one.probability is None or one.probability > self.family.each:
             return "not distinguishable"
         return "faster" if one.ratio > 1 else "slower"
 
-    def bounds(self, place: int) -> tuple[float | None, float | None]:
-        """Interval of one ratio: it leaves 1 out exactly where the verdict is a difference."""
-        found = self.each[place].difference
-        return (None, None) if found is None else found.interval(1 - self.family.each)
-
-    def tested(self, place: int) -> dict[str, Any]:
-        (low, high), one = self.bounds(place), self.each[place]
-        error, degrees = (one.difference.error, one.difference.degrees) if one.difference else (None, None)
-        return {"ratio": one.ratio, "low": low, "high": high, "log_error": error, "degrees": degrees}
+    def tested(self, place: int) -> Tested:
+        """With an interval that leaves 1 out exactly where the verdict is a difference."""
+        ratio, found = self.each[place].ratio, self.each[place].difference
+        low, high = (None, None) if found is None else found.interval(1 - self.family.each)
+        error, degrees = (None, None) if found is None else (found.error, found.degrees)
+        return Tested(ratio=ratio, low=low, high=high, log_error=error, degrees=degrees)
 
     def equal(self) -> list[bool | None]:
         """Which are shown to be equal within the margin: two one-sided tests each (Schuirmann 1987), all together."""
@@ -164,7 +160,7 @@ def judge(pairs: Sequence[Pair]) -> tuple[ComparedRow, ...]:
                 slow_after=slow[1],
                 phases=phases[place],
                 memory=memories[place],
-                **whole.tested(place),
+                **dict(whole.tested(place)),
             )
         )
     return tuple(rows)
@@ -189,24 +185,23 @@ def _phases(
     pairs: Sequence[Pair], reasons: Sequence[str | None], changed: Sequence[bool]
 ) -> list[tuple[ComparedPhase, ...]]:
     """``changed``: rows that differ as a whole, of which phases have a share."""
-    places: dict[tuple[int, str], int] = {}
-    sides: list[tuple[InTurns, InTurns]] = []
-    for place, ((before, after), reason) in enumerate(zip(pairs, reasons, strict=True)):
-        for name in ALL_NAMES:
-            first, second = in_part(before.row, (name,)), in_part(after.row, (name,))
-            if first and second and reason is None:
-                places[place, name] = len(sides)
-                sides.append((first, second))
+    sides = {
+        (place, name): (first, second)
+        for place, ((before, after), reason) in enumerate(zip(pairs, reasons, strict=True))
+        for name in ALL_NAMES
+        if (first := in_part(before.row, (name,))) and (second := in_part(after.row, (name,))) and reason is None
+    }
     # a phase varies like that phase of other rows, and not like other phases of its own
     tests = judge_together(
-        [(first.runs, second.runs) for first, second in sides],
+        [(first.runs, second.runs) for first, second in sides.values()],
         [None] * len(sides),
-        [f"{name} {_machine(pairs[place], place)}" for place, name in places],
-        _within(sides),
+        [f"{name} {_machine(pairs[place], place)}" for place, name in sides],
+        _within(list(sides.values())),
     )
+    tested = {key: test for test, key in enumerate(sides)}
     return [
         tuple(
-            _phase(pair, name, tests, places.get((place, name)), changed[place])
+            _phase(pair, name, tests, tested.get((place, name)), changed[place])
             for name in ALL_NAMES
             if any(side.row.phase(name) for side in pair)
         )
@@ -218,15 +213,15 @@ def _phase(pair: Pair, name: str, tests: JudgedTogether, place: int | None, chan
     before, after = (cost.seconds if (cost := side.row.phase(name)) else None for side in pair)
     was, is_now = (math.fsum(phase.seconds for phase in side.row.phases) for side in pair)
     has_shares = changed and is_now != was and not pair[1].row.setting.asynchronous
-    tested = dict.fromkeys(("ratio", "low", "high", "log_error", "degrees")) if place is None else tests.tested(place)
-    if place is None and before and after:
-        tested["ratio"] = before / after
+    ratio = before / after if before and after else None
+    untested = Tested(ratio=ratio, low=None, high=None, log_error=None, degrees=None)
+    tested = untested if place is None else tests.tested(place)
     return ComparedPhase(
-        **tested,
+        **dict(tested),
         name=name,
         before_seconds=before,
         after_seconds=after,
-        verdict=None if place is None or tested["degrees"] is None else tests.verdict(place),
+        verdict=None if place is None or tested.degrees is None else tests.verdict(place),
         share_of_change=((after or 0.0) - (before or 0.0)) / (is_now - was) if has_shares else None,
     )
 
@@ -239,14 +234,12 @@ def _memories(pairs: Sequence[Pair]) -> list[ComparedMemory | None]:
     tests = judge_together(sides, [None] * len(sides), [f"row {place}" for place in known])
     found: list[ComparedMemory | None] = [None] * len(pairs)
     for test, place in enumerate(known):
-        (low, high), (meaning, before), (_, after) = tests.bounds(test), *peaks[place]
+        (meaning, before), (_, after) = peaks[place]
         found[place] = ComparedMemory(
+            **dict(tests.tested(test)),
             of="reserved" if meaning == "reserved" else "resident",
             before_bytes=math.fsum(before) / len(before),
             after_bytes=math.fsum(after) / len(after),
-            ratio=tests.each[test].ratio,
-            low=low,
-            high=high,
             verdict=_MORE_OR_LESS[tests.verdict(test)] if tests.each[test].difference else None,
         )
     return found

@@ -6,7 +6,8 @@ from pydantic import Field
 
 from suite.report.facts.environment import FactKind
 from suite.spec.base import Frozen
-from suite.stats.compare import ComparisonVerdict
+from suite.stats.compare import DEFAULT_MARGIN, ComparisonVerdict
+from suite.stats.multiple import LEVEL, NAME
 
 Side = Literal["before", "after"]
 #: Why a row or a bundle cannot be judged, or must not be taken as it is.
@@ -51,7 +52,6 @@ class Surroundings(Frozen):
     """Where, with what and how both sides were measured. ``label`` says what kind of comparison this is."""
 
     label: str
-    equal: bool
     alike: tuple[str, ...] = Field(description="facts that are known and equal on both sides of every row")
     differences: tuple[FactDifference, ...]
     same_stack: bool | None = Field(
@@ -59,18 +59,23 @@ class Surroundings(Frozen):
     )
 
 
-class ComparedPhase(Frozen):
+class Tested(Frozen):
+    """A ratio of both sides with its bounds, which hold with those of all of its kind."""
+
+    ratio: float | None
+    low: float | None
+    high: float | None
+    log_error: float | None = Field(description="standard error of the ratio's logarithm; null: it could not be tested")
+    degrees: float | None = Field(description="its degrees of freedom")
+
+
+class ComparedPhase(Tested):
     """One phase of one row: mean seconds per iteration. ``ratio`` is of rates, before over after in seconds: above 1
     is faster. Null where a side did not tell the phase, or took no measurable time in one of its runs."""
 
     name: str
     before_seconds: float | None
     after_seconds: float | None
-    ratio: float | None
-    low: float | None
-    high: float | None
-    log_error: float | None = Field(description="standard error of the ratio's logarithm; null: it could not be tested")
-    degrees: float | None = Field(description="its degrees of freedom")
     verdict: ComparisonVerdict | None = Field(description="null: it could not be tested")
     share_of_change: float | None = Field(
         description="of the change of the whole iteration; above 1 where others made up for some of it, below 0 where "
@@ -78,15 +83,12 @@ class ComparedPhase(Frozen):
     )
 
 
-class ComparedMemory(Frozen):
+class ComparedMemory(Tested):
     """Peaks of memory, mean over the runs. ``ratio`` is after over before: above 1 is more memory."""
 
     of: Literal["reserved", "resident"] = Field(description="on a GPU by the allocator, on a CPU above the start")
     before_bytes: float
     after_bytes: float
-    ratio: float
-    low: float | None
-    high: float | None
     verdict: MemoryVerdict | None = Field(description="null: it could not be tested")
 
 
@@ -99,11 +101,9 @@ class RowGate(Frozen):
     runs_needed: int | None = Field(description="runs a side that would likely decide; null: decided, or not known")
 
 
-class ComparedRow(Frozen):
-    """One row that both sides have: the rate of the second over that of the first.
-
-    Bounds and verdict hold with those of all other rows. ``reason``: why there was nothing to test.
-    """
+class ComparedRow(Tested):
+    """One row that both sides have: the rate of the second over that of the first. ``reason``: why there was nothing
+    to test."""
 
     name: str
     size: str
@@ -114,13 +114,9 @@ class ComparedRow(Frozen):
     runs_before: int
     runs_after: int
     ratio: float
-    low: float | None
-    high: float | None
     verdict: ComparisonVerdict
     equivalent: bool | None
     probability: float | None = Field(description="of such a ratio where there is no difference, for this row alone")
-    log_error: float | None = Field(description="standard error of the ratio's logarithm")
-    degrees: float | None = Field(description="its degrees of freedom")
     reason: str | None
     runs_needed: int | None = Field(description="runs a side that would likely decide; null: decided, or not known")
     unsteady_before: int = Field(description="runs whose iterations drifted or spread too far")
@@ -137,25 +133,18 @@ class ComparedRow(Frozen):
 
 
 class FolderComparison(Frozen):
-    """Every row that both sides measured, and what else there is on only one of them.
-
-    ``other_work``: rows that both sides have in name, backend and layout, but of which they did different work, with
-    what differs. ``unjudged``: all that a gate cannot be met with.
-    """
+    """Every row that both sides measured. ``unjudged``: all that a gate cannot be met with."""
 
     rows: tuple[ComparedRow, ...]
     surroundings: Surroundings
     unjudged: tuple[Unjudged, ...]
-    only_before: tuple[str, ...]
-    only_after: tuple[str, ...]
-    other_work: tuple[str, ...] = ()
-    margin: float
-    level: float = Field(description="error rate that all rows hold together")
-    method: str
+    margin: float = DEFAULT_MARGIN
+    level: float = Field(default=LEVEL, description="error rate that all rows hold together")
+    method: str = NAME
 
 
 class Gate(Frozen):
-    """What came of a gate on all rows. ``lacking``: rows and bundles that it cannot be met with, allowed or not."""
+    """What came of a gate on all rows."""
 
     gate: float
     phase: str | None = Field(description="whose rate it judges; null: that of the whole iteration")
@@ -165,6 +154,5 @@ class Gate(Frozen):
     missed: int = Field(description="rows below the gate")
     undecided: int
     lost: int = Field(description="undecided rows whose rate is known to be below what it was")
-    lacking: int
     allow_missing: bool
     strict: bool

@@ -9,23 +9,23 @@ from typing import Any
 
 from suite.bundle.record import Record
 from suite.report.comparing.model import Lack, Side, Unjudged
-from suite.report.facts.entry import Entry, grouped
+from suite.report.facts.entry import Entry
 from suite.report.facts.machines import Hardware, hardware_of
 from suite.report.facts.pool import Row, pool_rows
 from suite.report.facts.suspect import takes_suspect
-from suite.report.facts.variants import flattened, variants
+from suite.report.facts.variants import flattened
 from suite.report.facts.work import done_otherwise, otherwise
 from suite.report.formatting.escape import visible
 from suite.report.formatting.numbers import counted, few
 
 #: Parts of a manifest that say which run it is or when it is given up, not what is measured and how.
 _NO_SETTING = ("schema", "run", "hash", "work_hash", "note", "source", "limits", "stack", "stack_code", "environment")
-#: What stands for all of a shape, a workload or a layout where the name or the label differs.
-_SAID_BY = {"size": "size.name", "layout": "layout"}
+#: What stands for all of a shape, a layout or an algorithm where the name, the label or the kind of work differs.
+_SAID_BY = {"size": "size.name", "layout": "layout", "workload.algorithm": "work"}
 _FAR = {"size.name": 8, "backend.name": 4}
 _MOST_SETTINGS = 4
 #: Rows without a partner whose nearest row is looked for; each is held against all of the other side.
-_MOST_NEAREST = 20
+MOST_NEAREST = 20
 _LEAST_RUNS = 2
 #: A setting's dotted name, and both values.
 _Setting = tuple[str, str, str]
@@ -57,7 +57,8 @@ class Measured:
         """By their dotted names; of lists of lengths nothing, since workload and seed make them."""
         body = self.row.manifest.model_dump(mode="json", by_alias=True)
         body["work"] = {"samples": self.row.manifest.work.global_rollouts}
-        return {"layout": self.row.manifest.layout.label(), **dict(flattened(body, _NO_SETTING))}
+        named = {"layout": self.row.manifest.layout.label(), "work": self.row.work.text}
+        return {**named, **dict(flattened(body, _NO_SETTING))}
 
 
 @dataclass
@@ -127,32 +128,30 @@ def _place(one: Measured) -> tuple:
     return (_measuring(one), one.hardware, one.row.launch, tuple(sorted(one.row.manifest.stack_identity.items())))
 
 
-def lacking(pairs: Pairs, alike: Sequence[tuple[Measured, Measured]]) -> Iterator[Unjudged]:
-    """Rows without partner, with what is nearest, unless the partner failed; ``alike``: those of other work."""
-    other_work = {id(one): f"other work: {what_differs(*both)}" for both in alike for one in both}
-    everything = [*(one for both in pairs.paired for one in both), *pairs.only, *pairs.without_rate]
+def lacking(pairs: Pairs) -> Iterator[Unjudged]:
+    """Rows without partner, with what is nearest, unless the partner failed."""
+    with_rate = [*(one for both in pairs.paired for one in both), *pairs.only]
     for side in ("before", "after"):
-        others = [one for one in everything if one.side != side]
+        others = [one for one in with_rate if one.side != side]
         lost = {_work(one) for one in pairs.without_rate if one.side != side}
         alone = [one for one in pairs.only if one.side == side and _work(one) not in lost]
         for place, one in enumerate(alone):
-            detail = other_work.get(id(one)) or (nearest(one, others) if place < _MOST_NEAREST else "")
+            near = nearest([one], others) if others and place < MOST_NEAREST else None
+            detail = f"nearest is {near[1]}: {near[2]}" if near else ""
             yield Unjudged(lack="no partner", side=side, name=one.name, detail=detail)
     for rows in pairs.ambiguous:
-        yield Unjudged(lack="ambiguous", side=None, name=rows[0][0].name, detail=_ambiguous(*rows))
+        # rows of one side that no setting tells apart differ in the threads that their runs took
+        ways = [
+            [f"({one.row.variant or counted(one.row.setting.threads_per_rank, 'thread') + ' a rank'})" for one in side]
+            for side in rows
+        ]
+        before, after = map(" and ".join, ways)
+        detail = f"measured as {before} before, and as {after} after; name the bundles to compare"
+        yield Unjudged(lack="ambiguous", side=None, name=rows[0][0].name, detail=detail)
     for one in pairs.without_rate:
         kinds = _kinds(one.row.entries)
         detail = f"{one.row.without_rate}, {counted(one.row.runs, 'run')}{f': {kinds}' if kinds else ''}"
         yield Unjudged(lack="failed", side=one.side, name=one.name, detail=detail)
-
-
-def _ambiguous(before: Sequence[Measured], after: Sequence[Measured]) -> str:
-    rows = [one.row for one in (*before, *after)]
-    known = variants([("", it.manifest, {**it.launch.settings(), "machine": it.setting.machine}) for it in rows])
-    threads = [f"threads_per_rank={row.setting.threads_per_rank}" for row in rows]
-    ways = [f"({way or other})" for way, other in zip(known, threads, strict=True)]
-    first, second = " and ".join(ways[: len(before)]), " and ".join(ways[len(before) :])
-    return f"measured as {first} before, and as {second} after; name the bundles to compare"
 
 
 def _kinds(runs: Sequence[Entry]) -> str:
@@ -192,52 +191,14 @@ def copies(before: Measured, after: Measured) -> str | None:
     return None
 
 
-def look_alikes(pairs: Pairs) -> list[tuple[Measured, Measured]]:
-    """Rows without a partner that look like one of the other side: of one name, on as many ranks, by the same stack."""
-    before, after = ([one for one in pairs.only if one.side == side] for side in ("before", "after"))
-    waiting = grouped((_appearance(one), one) for one in after)
-    return [(one, waiting[_appearance(one)].pop(0)) for one in before if waiting.get(_appearance(one))]
-
-
-def _appearance(one: Measured) -> tuple:
-    setting = one.row.setting
-    return (one.row.size, one.row.ranks, *_way(one), setting.device, setting.precision)
-
-
-def what_differs(before: Measured, after: Measured) -> str:
-    """The kind of work, the workload, the samples, what trainers counted, or else each setting."""
-    one, other = before.row, after.row
-    words = (
-        (row.work.text, f"workload {row.manifest.workload.name}", f"{row.samples_per_iteration} samples")
-        for row in (one, other)
-    )
-    for first, second in zip(*words, strict=True):
-        if first != second:
-            return f"{first} / {second}"
-    if done_otherwise(one) != done_otherwise(other):
-        return "; ".join(otherwise(one, other))
-    return _listed(differing_settings(before, after))
-
-
-def nearest(one: Measured, others: Sequence[Measured]) -> str:
-    """The row of the other side that differs in the fewest settings, and those."""
-    if not others:
-        return "the other side has no row"
-    differing, _, other = _nearest([one], others)
-    if not differing:
-        return "measured in more ways here than on the other side"
-    return f"nearest is {other.name}: {_listed(differing)}"
-
-
-def nearest_pair(before: Sequence[Measured], after: Sequence[Measured]) -> str:
-    differing, one, other = _nearest(before[:_MOST_NEAREST], after[:_MOST_NEAREST])
-    return f"nearest are {one.name} and {other.name}: {_listed(differing)}"
-
-
-def _nearest(before: Sequence[Measured], after: Sequence[Measured]) -> tuple[list[_Setting], Measured, Measured]:
-    """Those that differ in the fewest settings; another size or backend is further away than another setting."""
+def nearest(before: Sequence[Measured], after: Sequence[Measured]) -> tuple[str, str, str]:
+    """The rows of both that differ in the fewest settings, and in what: else in what they counted, or in how many ways
+    they were measured. Another size or backend is further away than another setting."""
     found = [(differing_settings(one, other), one, other) for one in before for other in after]
-    return min(found, key=lambda pair: sum(_FAR.get(name, 1) for name, _, _ in pair[0]))
+    settings, one, other = min(found, key=lambda pair: sum(_FAR.get(name, 1) for name, _, _ in pair[0]))
+    texts = few([f"{called(name)} {first} / {second}" for name, first, second in settings], _MOST_SETTINGS)
+    what = ", ".join(texts) or "; ".join(otherwise(one.row, other.row))
+    return one.name, other.name, what or "measured in more ways on one of the sides"
 
 
 def differing_settings(one: Measured, other: Measured) -> list[_Setting]:
@@ -262,7 +223,3 @@ def called(setting: str) -> str:
     """What a reader calls a setting: ``measure.iterations`` iterations, ``backend.name`` the backend."""
     part, _, name = setting.rpartition(".")
     return part if name == "name" else name
-
-
-def _listed(settings: Sequence[_Setting]) -> str:
-    return ", ".join(few([f"{called(name)} {one} / {other}" for name, one, other in settings], _MOST_SETTINGS))

@@ -15,18 +15,13 @@ from suite.spec.width import PIPE_COLUMNS, terminal_columns
 #: One row of a table, title -> plain text; all rows of a table have the same titles in the same order.
 Cells = dict[str, str]
 #: Columns of words; the others hold figures.
-_WORDS = ("size", "backend", "layout", "variant", "work", "phase", "rows")
+_WORDS = ("size", "backend", "layout", "variant", "phase", "rows")
 _ANSWERS = ("verdict", "gate", "who is faster", "how sure", "mostly in")
 
 
 def console() -> Console:
     """As wide as the terminal, or as COLUMNS says; in a pipe or a log wide enough that no cell is cut."""
     return Console() if terminal_columns() else Console(width=PIPE_COLUMNS)
-
-
-def cell(text: object) -> str:
-    """A cell of a table as it is: no markup of its own, and nothing that does more on a terminal than show."""
-    return escape(plain(str(text)))
 
 
 class Form(NamedTuple):
@@ -72,5 +67,6 @@ def _drawn(form: Form) -> Table:
     for title in form.rows[0]:
         table.add_column(title, justify="left" if title in (*_WORDS, *_ANSWERS) else "right")
     for row in form.rows:
-        table.add_row(*map(cell, row.values()))
+        # as they are: no markup of their own, and nothing that does more on a terminal than show
+        table.add_row(*(escape(plain(text)) for text in row.values()))
     return table

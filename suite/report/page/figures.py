@@ -11,7 +11,6 @@ from suite.report.facts.scaling import Curve
 from suite.report.formatting.escape import plain, visible
 from suite.report.formatting.grid import Table
 from suite.report.formatting.numbers import counted, interval
-from suite.report.text.markdown import anchor
 from suite.report.text.section import Block, Bullets, Heading, Part
 
 #: What a row is filtered by; those that all rows share are not shown.
@@ -91,28 +90,24 @@ Shown = dict[str, Any]
 def of_part(part: Part, pictures: Sequence[str], tables: list[Shown]) -> Shown:
     """With its tables moved to ``tables`` and their places instead; a table's caption is the last line before it."""
     blocks: list[Block | int] = []
-    caption = part.heading
+    caption = heading = part.section.heading
     for block in part.blocks:
         if isinstance(block, Table):
             blocks.append(len(tables))
-            tables.append({**as_data(block), "caption": caption, "part": part.heading})
+            tables.append({**as_data(block), "caption": caption, "part": heading})
             blocks += [Bullets(block.notes)] if block.notes else []
             continue
         if isinstance(block, (str, Heading)):
             text = block if isinstance(block, str) else block.text
-            caption = f"{part.heading}: {plain(text).rstrip(':.')}"[:160]
+            caption = f"{heading}: {plain(text).rstrip(':.')}"[:160]
         blocks.append(block)
     return {
-        "heading": part.heading,
-        "id": identity(part.heading),
+        "heading": heading,
+        "id": f"part-{heading.lower().replace(' ', '-')}",
         "blocks": blocks,
         "pictures": pictures,
-        "is_closed": part.is_folded,
+        "is_closed": part.section.is_folded,
     }
-
-
-def identity(heading: str) -> str:
-    return f"part-{anchor(heading)}"
 
 
 def as_data(table: Table) -> Shown:

@@ -47,7 +47,7 @@ def page_text(model: ReportModel, path: Path, first: Sequence[Section] = ()) -> 
     own."""
     tables: list[dict[str, Any]] = []
     parts = parts_of(model, (*first, *SECTIONS))
-    shown_parts = [figures.of_part(part, PICTURES.get(part.heading, ()), tables) for part in parts]
+    shown_parts = [figures.of_part(part, PICTURES.get(part.section.heading, ()), tables) for part in parts]
     environments, environment_of = bundles.environments(model.rows)
     links = {row.number: bundles.href(row.shown.path, path) for row in model.rows}
     traces, left_out = bundles.traces_of(model.rows)
@@ -66,7 +66,6 @@ def page_text(model: ReportModel, path: Path, first: Sequence[Section] = ()) -> 
     values = {
         "answer": answer(model),
         "parts": shown_parts,
-        "ids": [part["id"] for part in shown_parts],
         "evidence": bundles.evidence_of(model, path),
         "has_rows": bool(model.rows),
         "schema": PAGE_SCHEMA,
@@ -114,7 +113,7 @@ def _rendered(title: str, values: Mapping[str, Any], data: Mapping[str, Any]) ->
     environment = Environment(
         loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters.update(spans=spans, identity=figures.identity, kind=lambda block: type(block).__name__)
+    environment.filters.update(spans=spans, kind=lambda block: type(block).__name__)
     return environment.get_template("report.html.jinja").render(
         **values,
         title=visible(title),

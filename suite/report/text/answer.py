@@ -4,14 +4,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from suite.report.facts.entry import Setting
+from suite.report.facts.entry import RUNS_TO_PUBLISH, RUNS_TO_RANK
 from suite.report.facts.model import ReportModel
 from suite.report.facts.pool import Row
-from suite.report.facts.ranking import Group
+from suite.report.facts.ranking import Group, RankedRow
 from suite.report.formatting.escape import inline, plain
 from suite.report.formatting.grid import Column, Table
-from suite.report.formatting.numbers import UNKNOWN, counted, few, interval, listed, moment, number
-from suite.report.text.section import Block, Pointers, bullets, label
+from suite.report.formatting.numbers import UNKNOWN, counted, few, interval, listed, moment, number, percent
+from suite.report.text.section import SETTING, Block, bullets, label
 
 #: Comparisons that are shown here; Ranking has all of them.
 MOST_SHOWN = 16
@@ -20,21 +20,53 @@ _PER_SAMPLES = 1000
 #: Bounds further apart than this factor say nothing.
 _WIDEST = 10
 _Of = TypeVar("_Of")
-_SETTING_WORDS: tuple[Callable[[Setting], str], ...] = (
-    lambda setting: f"{setting.kind}s",
-    lambda setting: setting.track,
-    lambda setting: inline(setting.clock),
-    lambda setting: setting.device,
-    lambda setting: setting.precision,
-    lambda setting: counted(setting.threads_per_rank, "thread"),
-    lambda setting: f"machine {setting.machine}",
-    lambda setting: "asynchronous" if setting.asynchronous else "synchronous",
+#: What is remarked beside a verdict, what that means, and of which rows it is true.
+REMARKS: tuple[tuple[str, str, Callable[[Group, RankedRow], bool]], ...] = (
+    ("equal within 5 %", "", lambda _, ranked: bool(ranked.equivalent)),
+    (
+        "provisional",
+        f"{RUNS_TO_PUBLISH} runs are enough to publish, but it takes {RUNS_TO_RANK} to rank",
+        lambda _, ranked: ranked.provisional,
+    ),
+    (
+        "not in turns",
+        "all runs of this row came before or after those of the best, so their ratio includes whatever changed on the "
+        "machine in between",
+        lambda _, ranked: not ranked.in_turns,
+    ),
+    (
+        "unsteady",
+        "iterations of some runs kept getting slower or faster, or spread too far, so their rates depend on when they "
+        "were measured, which no interval covers",
+        lambda _, ranked: ranked.is_unsteady,
+    ),
+    (
+        "two modes",
+        "some runs are slower than the others by more than noise (see Caveats), so the rate is not that of a run that "
+        "nothing slowed",
+        lambda _, ranked: ranked.row.two_modes is not None,
+    ),
+    (
+        "stale samples",
+        "this row trains on samples of older weights, so it need not wait for them; what a policy learns from them is "
+        "not measured",
+        lambda _, ranked: bool(ranked.row.rollout.staleness),
+    ),
+    (
+        "other work",
+        "this row's trainer counted the same as the best's, but tells of other differences, which the verdict includes",
+        lambda group, ranked: {*ranked.row.work_differences} != {*group.places[0].row.work_differences},
+    ),
+    ("suspect", "", lambda _, ranked: ranked.row.holds_suspect),
 )
+#: Those that the answer has too, where they are true of any row of a group.
+_SHAKY = ("suspect", "unsteady", "two modes", "not in turns")
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Of a group. ``where``: setting and work, as far as they differ. ``phase``: which has most of the extra time."""
+    """Of a group. ``where``: setting and work, as far as they differ. ``phase``: which has most of the extra time, and
+    how much of it; above 100 % others make up for some."""
 
     where: str
     size: str
@@ -79,38 +111,45 @@ def as_lines(model: ReportModel) -> tuple[str, ...]:
         f"{' '.join(filter(None, (one.size, f'on {one.ranks}', one.where)))}: {one.faster}, {one.by}, {one.sure}"
         for one in verdicts_of(model)
     ]
-    return tuple(map(plain, (scope(model), *(verdicts or [nothing_ranked(model)]), *figures(model), trust(model).text)))
+    return tuple(map(plain, (scope(model), *(verdicts or [nothing_ranked(model)]), *figures(model), trust(model))))
 
 
 def scope(model: ReportModel) -> str:
     if not model.rows:
         return "No run was found, so nothing was measured."
-    backends = _names(sorted({row.backend for row in model.rows}), "backends")
-    sizes = _names(list(dict.fromkeys(row.size for row in model.rows)), "sizes")
-    ranks = sorted({row.ranks for row in model.rows})
+    rows = model.rows
+    found = (sorted({row.backend for row in rows}), [row.size for row in rows], sorted({row.ranks for row in rows}))
+    texts = (list(dict.fromkeys(inline(str(one)) for one in known)) for known in found)
+    backends, sizes, ranks = (listed(few(known, _MOST_NAMES, "{} more")) for known in texts)
     machines = list(dict.fromkeys(f"{'CPU ' * one.is_cpu}{inline(one.name)}" for one in model.machines))
-    where = listed(machines) if len(machines) <= 2 else f"{len(machines)} kinds of machine"
+    where = listed(few(machines, 2, "{} more kinds of machine"))
     when = "" if model.started is None else f", {moment(model.started)} to {moment(model.ended)}"
-    on = listed([str(count) for count in ranks]) if len(ranks) <= _MOST_NAMES else f"{ranks[0]} to {ranks[-1]}"
     return (
-        f"{listed(model.algorithms)} with {backends} at {sizes} on {on} {'rank' if ranks == [1] else 'ranks'}. "
+        f"{listed(model.algorithms)} with {backends} at {sizes} on {ranks} {'rank' if ranks == '1' else 'ranks'}. "
         f"{model.runs_ok:,} of {counted(model.runs, 'run')} succeeded, in {counted(len(model.rows), 'row')}{when}"
         f"{f'; {where}' if where else ''}."
     )
 
 
-def _names(names: Sequence[str], noun: str) -> str:
-    if len(names) <= _MOST_NAMES:
-        return listed([inline(name) for name in names])
-    return f"{len(names)} {noun} from {inline(names[0])} to {inline(names[-1])}"
-
-
 def verdicts_of(model: ReportModel) -> list[Verdict]:
     """Of each group of the ranking; of tuned rows, which differ by a knob, a study's own section speaks."""
     groups = sorted(_of_the_answer(model), key=lambda group: min(one.row.number for one in group.places))
-    settings = {row.setting for row in model.rows if row.measured}
-    words = [say for say in _SETTING_WORDS if len({say(setting) for setting in settings}) > 1]
-    return [_verdict(group, words, model.several_kinds) for group in groups]
+    where = where_of(model)
+    return [_verdict(group, where(group)) for group in groups]
+
+
+def where_of(model: ReportModel) -> Callable[[Group], str]:
+    """What tells of a group its work and setting, as far as those of the report's rows differ."""
+    measured = [row for row in model.rows if row.measured]
+    differing = [(column.title, show) for column, show in SETTING if len(set(map(show, measured))) > 1]
+
+    def where(group: Group) -> str:
+        work = (
+            [f"{inline(group.best.work.algorithm)} on {inline(group.best.work.family)}"] if model.several_kinds else []
+        )
+        return ", ".join([*work, *(f"{title} {show(group.best)}" for title, show in differing)])
+
+    return where
 
 
 def _of_the_answer(model: ReportModel) -> list[Group]:
@@ -118,30 +157,27 @@ def _of_the_answer(model: ReportModel) -> list[Group]:
     return [group for group in groups if group.best.setting.track != "tuned"] or list(groups)
 
 
-def _verdict(group: Group, words: Sequence[Callable[[Setting], str]], several_kinds: bool) -> Verdict:
+def _verdict(group: Group, where: str) -> Verdict:
     best, second = group.places[:2]
-    work = [f"{inline(best.row.work.algorithm)} on {inline(best.row.work.family)}"] if several_kinds else []
     lead, difference = group.lead, second.difference
     says_nothing = lead.low is not None and lead.high is not None and lead.high > _WIDEST * lead.low
     confidence: str = "equal within 5 %" if group.is_equal else best.verdict
     if best.verdict == "faster":
         confidence = "provisional" if best.provisional else "clear"
-    remarks = (
-        ("some suspect", any(one.row.holds_suspect for one in group.places)),
-        ("unsteady", any(one.is_unsteady for one in group.places)),
-        ("two modes", any(one.row.two_modes for one in group.places)),
-        ("not in turns", not all(one.in_turns for one in group.places)),
-    )
     return Verdict(
-        where=", ".join([*work, *(say(best.row.setting) for say in words)]),
-        size=inline(best.row.size),
-        ranks=str(best.row.ranks),
+        where=where,
+        size=inline(group.best.size),
+        ranks=str(group.best.ranks),
         faster=_faster(group),
         by=UNKNOWN if says_nothing else interval(lead, bound_digits=1),
         confidence=confidence,
         runs=min(len(one.row.measured) for one in group.places),
-        remarks=tuple(word for word, is_true in remarks if is_true),
-        phase=difference.mostly if best.verdict == "faster" and difference else UNKNOWN,
+        remarks=tuple(
+            word for word, _, is_so in REMARKS if word in _SHAKY and any(is_so(group, one) for one in group.places)
+        ),
+        phase=f"{difference.mostly} ({percent(difference.share)} %)"
+        if best.verdict == "faster" and difference
+        else UNKNOWN,
         rows=", ".join(f"R{number}" for number in sorted(one.row.number for one in group.places)),
     )
 
@@ -175,8 +211,7 @@ def nothing_ranked(model: ReportModel) -> str:
         return "No run succeeded with an iteration that counts, so there is nothing to rank."
     if not any(row.is_ranked for row in measured):
         return "All runs are suspect, so nothing is ranked; `--with-suspect` ranks them all the same."
-    kind = " of one kind" if model.beside else ""
-    return f"No two rows{kind} did equal work under equal conditions, so nothing is ranked."
+    return "No two rows of one kind did equal work under equal conditions, so nothing is ranked."
 
 
 def figures(model: ReportModel) -> list[str]:
@@ -203,11 +238,11 @@ def _scaling(model: ReportModel) -> str:
     phrases = []
     for kind in ("weak", "strong"):
         members = [(curve.largest.eta.value, curve) for curve in model.scaling if curve.kind == kind]
-        texts, before = [], ""
-        for _, curve in _ends(members):
-            last, name = curve.largest, f"eta({curve.largest.row.ranks}; {curve.base.ranks}) "
-            texts.append(f"{name * (name != before)}{interval(last.eta, bound_digits=1)} ({label(last.row)})")
-            before = name
+        ends = [(curve.base.ranks, curve.largest) for _, curve in _ends(members)]
+        texts = [
+            f"eta({last.row.ranks}; {base}) {interval(last.eta, bound_digits=1)} ({label(last.row)})"
+            for base, last in ends
+        ]
         phrases += [f"{kind}, {' to '.join(texts)}"] if texts else []
     return "; ".join(phrases)
 
@@ -221,25 +256,22 @@ def _ends(found: Sequence[tuple[float, _Of]]) -> list[tuple[float, _Of]]:
     return ordered if len(ordered) < 2 else [ordered[0], ordered[-1]]
 
 
-def trust(model: ReportModel) -> Pointers:
-    """One line of counts, each with the heading of its details."""
+def trust(model: ReportModel) -> str:
+    """One line of counts."""
     rows, groups = model.rows, _of_the_answer(model)
     suspect = sum(row.runs_suspect + row.runs_invalid for row in rows)
     taken = sum(row.runs_suspect for row in rows if row.holds_suspect and row.is_ranked)
     unranked = sum(bool(row.measured) and not row.is_ranked for row in rows)
     unsteady = sum(row.unsteady_runs > 0 and not row.phase_seconds for row in rows)
-    became = " and left out" if not taken else f", {suspect - taken} of them left out"
-    if taken == suspect:
-        became = " and counted, as asked for" if suspect else ""
     provisional = sum(group.places[0].provisional for group in groups)
     too_few = sum(group.places[0].verdict == "too few runs" for group in groups)
-    few = f" and {too_few} of too few runs" if too_few else ""
     pieces = (
-        (True, f"{suspect:,} of {counted(model.runs, 'run')} suspect{became}", "Caveats"),
-        (unranked, f"{counted(unranked, 'row')} of suspect runs alone not ranked", "Caveats"),
-        (True, f"{unsteady} of {counted(len(rows), 'row')} unsteady", "Throughput"),
-        (groups, f"{provisional} of {counted(len(groups), 'verdict')} provisional{few}", "Ranking"),
-        (model.alone, f"{counted(len(model.alone), 'row')} without another to compare", "Ranking"),
-        (True, f"{model.runs - model.runs_ok:,} failed", "Failures"),
+        f"{suspect:,} of {counted(model.runs, 'run')} suspect{f', {suspect - taken:,} left out' if suspect else ''}",
+        f"{counted(unranked, 'row')} of suspect runs alone not ranked" if unranked else "",
+        f"{unsteady} of {counted(len(rows), 'row')} unsteady",
+        f"{provisional} of {counted(len(groups), 'verdict')} provisional" if groups else "",
+        f"{too_few} of too few runs" if too_few else "",
+        f"{counted(len(model.alone), 'row')} without another to compare" if model.alone else "",
+        f"{model.runs - model.runs_ok:,} failed",
     )
-    return Pointers("How far to trust this:", tuple((text, to) for is_so, text, to in pieces if is_so))
+    return f"How far to trust this: {', '.join(filter(None, pieces))}."

@@ -47,13 +47,9 @@ def print_runs(runs: Sequence[Listed]) -> None:
     if not any(one["tags"] for one in runs):
         del cells["tags"]
     widths = {title: max(map(cell_len, {title, *texts})) for title, texts in cells.items()}
-    left_out = []
-    for title in reversed(_COLUMNS):
-        width = sum(widths.values()) + len(_GAP) * (len(widths) - 1)
-        if title in widths and title != "run" and room is not None and width > room:
-            del widths[title]
-            left_out.append(title)
-    shown = list(widths)
+    shown, left_out = list(widths), []
+    while room is not None and len(shown) > 1 and sum(len(_GAP) + widths[title] for title in shown) - len(_GAP) > room:
+        left_out.append(shown.pop())
     columns = [_column(title, cells[title], widths[title]) for title in shown]
     say("\n".join(_GAP.join(line).rstrip() for line in zip(*columns, strict=True)))
     if left_out:

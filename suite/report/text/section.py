@@ -2,12 +2,11 @@
 share, of what names a row and of what rows differ in."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from suite.bundle.imported.record import ImportedPhase
 from suite.report.facts.costs import PhaseCost
-from suite.report.facts.entry import SUITE_CLOCK
 from suite.report.facts.model import ReportModel
 from suite.report.facts.pool import Row
 from suite.report.formatting.escape import inline
@@ -24,35 +23,23 @@ class Bullets(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """Lines as they are. ``file``: name of the file beside the Markdown that holds them, where they are many."""
+    """Lines as they are."""
 
     lines: tuple[str, ...]
     language: str = ""
-    file: str = ""
-
-
-class Pointers(NamedTuple):
-    """One line of several facts that lead to their details: a few words, and the heading that has more of it."""
-
-    start: str
-    pieces: tuple[tuple[str, str], ...]
-
-    @property
-    def text(self) -> str:
-        return f"{self.start} {', '.join(text for text, _ in self.pieces)}."
 
 
 #: A string is a paragraph. Every text is marked (``suite.report.formatting.escape``), but for those of listings.
-Block = str | Heading | Bullets | Listing | Pointers | Table
+Block = str | Heading | Bullets | Listing | Table
 
 
 @dataclass(frozen=True)
 class Section:
-    """Empty blocks are dropped, and a section without blocks. ``heading``: None where it goes on under that of the one
-    before it. ``picture``: name in ``suite.report.plots``. ``needs_rows``: not in a report without rows. ``is_folded``:
-    it is looked up, not read. ``is_beside``: the Markdown has it in a file of its own."""
+    """Empty blocks are dropped, and a section without blocks. ``picture``: name in ``suite.report.plots``.
+    ``needs_rows``: not in a report without rows. ``is_folded``: it is looked up, not read. ``is_beside``: the Markdown
+    has it in a file of its own."""
 
-    heading: str | None
+    heading: str
     blocks: Callable[[ReportModel], Iterable[Block]]
     picture: str = ""
     needs_rows: bool = True
@@ -60,35 +47,25 @@ class Section:
     is_beside: bool = False
 
 
-@dataclass(frozen=True)
-class Part:
-    heading: str
+class Part(NamedTuple):
+    """What a section has to say of one report."""
+
+    section: Section
     blocks: tuple[Block, ...]
-    picture: str = ""
-    is_folded: bool = False
-    is_beside: bool = False
 
 
 def parts_of(model: ReportModel, sections: Sequence[Section]) -> tuple[Part, ...]:
-    parts: list[Part] = []
+    parts = []
     for section in sections:
-        made: Iterable[Block] = () if section.needs_rows and not model.rows else section.blocks(model)
+        made = section.blocks(model) if model.rows or not section.needs_rows else ()
         blocks = tuple(one for one in made if (one.lines if isinstance(one, Bullets | Listing) else one))
-        if not blocks:
-            continue
-        if section.heading is None and parts:
-            parts[-1] = replace(parts[-1], blocks=(*parts[-1].blocks, *blocks))
-        else:
-            parts.append(Part(section.heading or "", blocks, section.picture, section.is_folded, section.is_beside))
+        parts += [Part(section, blocks)] if blocks else []
     return tuple(parts)
 
 
 def bullets(lines: Iterable[str]) -> Bullets:
     return Bullets(tuple(lines))
 
-
-#: What all rows did as long as nothing else could be measured goes without saying.
-_UNSAID = (("algorithm", "PPO"), ("model", "GPT-2"), ("clock", SUITE_CLOCK))
 
 Item = TypeVar("Item")
 #: A column with what it shows of a row.
@@ -117,8 +94,8 @@ def rate(row: Row) -> str:
     return interval(row.samples_per_second) + (" (1 run)" if len(row.measured) == 1 else "")
 
 
-#: Columns where rows differ in them; what all rows share is one line of text (``common``).
-_VARYING: tuple[Shown, ...] = (
+#: Under what rows were measured.
+SETTING: tuple[Shown, ...] = (
     (Column("kind", False), lambda row: row.setting.kind),
     (Column("track", False), lambda row: row.setting.track),
     (Column("clock", False), lambda row: inline(row.setting.clock)),
@@ -126,6 +103,11 @@ _VARYING: tuple[Shown, ...] = (
     (Column("device", False), lambda row: row.setting.device),
     (Column("precision", False), lambda row: row.setting.precision),
     (Column("threads/rank"), lambda row: str(row.setting.threads_per_rank)),
+    (Column("iterations", False), lambda row: "asynchronous" if row.setting.asynchronous else "synchronous"),
+)
+#: Columns where rows differ in them; what all rows share is one line of text (``common``).
+_VARYING: tuple[Shown, ...] = (
+    *SETTING,
     (Column("algorithm", False), lambda row: inline(row.work.algorithm)),
     (Column("model", False), lambda row: inline(row.work.family)),
     (Column("workload", False), lambda row: inline(row.manifest.workload.name)),
@@ -145,14 +127,10 @@ def varying(rows: Sequence[Row]) -> tuple[Shown, ...]:
     return tuple(found.values())
 
 
-def common(rows: Sequence[Row]) -> tuple[str, ...]:
+def common(rows: Sequence[Row]) -> str:
     """``name value`` of what all rows share."""
-    shared = [(column.title, show(rows[0])) for column, show in _VARYING if len(set(map(show, rows))) == 1]
-    return tuple(
-        f"{title} {value}"
-        for title, value in shared
-        if value != UNKNOWN and title != "machine" and (title, value) not in _UNSAID
-    )
+    shared = [(column.title, {show(row) for row in rows}) for column, show in _VARYING]
+    return ", ".join(f"{title} {found.pop()}" for title, found in shared if len(found) == 1 and found != {UNKNOWN})
 
 
 def table_of(

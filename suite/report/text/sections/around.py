@@ -4,18 +4,14 @@ and how to run each row again."""
 import shlex
 from collections.abc import Callable, Iterator
 
-from suite.launch.cluster.registry import CLUSTER_LAUNCHERS
 from suite.report.facts.model import ReportModel
 from suite.report.facts.network import SCOPES, NetworkLine, row_names
 from suite.report.facts.variants import rerun_options
 from suite.report.facts.work import model_families, work_differences, workloads
 from suite.report.formatting.escape import inline, prose, visible
 from suite.report.formatting.grid import Column, Table
-from suite.report.formatting.numbers import UNKNOWN, few, number, percent
+from suite.report.formatting.numbers import few, number
 from suite.report.text.section import Block, Heading, Listing, bullets, table_of
-
-#: The file beside the Markdown that lists every bundle.
-DIGESTS = "digests.txt"
 
 _FACTS = (Column("fact", False), Column("value", False))
 _NETWORK = (
@@ -30,9 +26,7 @@ _EXPECTED = (
 
 _COLUMNS: tuple[tuple[Column, Callable[[NetworkLine], str]], ...] = (
     (Column("rows", False), lambda line: row_names(line.rows)),
-    (Column("machine", False), lambda line: line.machine),
     (Column("ranks"), lambda line: str(line.ranks)),
-    (Column("nodes"), lambda line: str(line.nodes)),
     (Column("where", False), lambda line: SCOPES[line.scope]),
     (Column("runs"), lambda line: str(line.runs)),
     (Column("all-reduce"), lambda line: _over(line.bus_bytes_per_second.get("all_reduce"), 1e9)),
@@ -40,27 +34,20 @@ _COLUMNS: tuple[tuple[Column, Callable[[NetworkLine], str]], ...] = (
     (Column("send and receive"), lambda line: _over(line.bus_bytes_per_second.get("send_receive"), 1e9)),
     (Column("latency us"), lambda line: _over(line.latency_seconds, 1e-6)),
     (Column("expected"), lambda line: _over(line.expected_bytes_per_second, 1e9)),
-    (
-        Column("all-reduce of it %"),
-        lambda it: _over(it.bus_bytes_per_second.get("all_reduce"), it.expected_bytes_per_second, percent),
-    ),
 )
 
 
 def work(model: ReportModel) -> Iterator[Block]:
-    """One iteration of each workload, and where the work of trainers differs that stand beside nothing else."""
+    """One iteration of each workload, and where the work of trainers differs."""
     yield bullets(f"{inline(name)}: {prose(text, 800)}." for name, text in workloads(model.rows))
     families = model_families(model.rows)
     if families.keys() - {"GPT-2"}:
         yield "The models' families and shapes:"
         yield bullets(f"{family}: {prose(text, 800)}." for family, text in families.items())
-    beside = {side.row.number for group in model.beside for side in group}
-    apart = work_differences([row for row in model.rows if row.number not in beside])
-    differences = few([f"{inline(name)} ({', '.join(rows)}): {prose(text)}." for (name, text), rows in apart.items()])
-    if differences:
-        others = "other " if len(apart) < len(work_differences(model.rows)) else ""
-        yield f"Where the work of {others}trainers differs from the suite's own iteration:"
-        yield bullets(differences)
+    differing = work_differences(model.rows).items()
+    if differing:
+        yield "Where the work of trainers differs from the suite's own iteration:"
+        yield bullets(few([f"{inline(name)} ({', '.join(rows)}): {prose(text)}." for (name, text), rows in differing]))
 
 
 def stacks(model: ReportModel) -> Iterator[Block]:
@@ -86,27 +73,17 @@ def network(model: ReportModel) -> Iterator[Block]:
     lines = model.networks
     if lines:
         is_known = any(line.expected_bytes_per_second for line in lines)
-        tells = {
-            "machine": len(model.machines) > 1,
-            **dict.fromkeys(("expected", "all-reduce of it %"), is_known),
-        }
-        columns = tuple((column, show) for column, show in _COLUMNS if tells.get(column.title, True))
         yield f"{_NETWORK} {_EXPECTED}" if is_known else _NETWORK
-        yield table_of(columns, lines)
+        yield table_of(_COLUMNS if is_known else _COLUMNS[:-1], lines)
 
 
-def _over(value: float | None, unit: float | None, show: Callable[[float], str] = number) -> str:
-    return UNKNOWN if value is None or unit is None else show(value / unit)
+def _over(value: float | None, unit: float) -> str:
+    return number(None if value is None else value / unit)
 
 
 def commands(model: ReportModel) -> Iterator[Block]:
-    """Of each row; the command that fails where any byte of any bundle is another one; and each bundle's digest."""
+    """Of each row; and the command that fails where any byte of any bundle is another one."""
     yield "One command per row; it takes everything from the manifest."
-    if any(row.launch.launcher in CLUSTER_LAUNCHERS for row in model.rows):
-        yield (
-            "A cluster's own options, such as a partition, follow a `--`; `suite submit LAUNCHER --manifest FILE` "
-            "submits the same runs without waiting for them."
-        )
     commands = []
     for row in model.rows:
         words = [
@@ -120,7 +97,11 @@ def commands(model: ReportModel) -> Iterator[Block]:
         yield "This fails unless every bundle is byte for byte the one that this report was made of."
         paths = shlex.join(visible(path, 4096) for path in evidence.paths)
         yield Listing((f"suite verify {paths} --digest {evidence.digest}",), "sh")
-    lines = [f"{digest}  {visible(path, 4096)}" for path, digest in evidence.bundles.items() if digest]
+
+
+def digests(model: ReportModel) -> Iterator[Block]:
+    bundles = model.evidence.bundles.items()
+    lines = [f"{digest}  {visible(path, 4096)}" for path, digest in bundles if digest]
     if lines:
-        yield "Digests of the bundles (SHA-256 over the list of a bundle's files):"
-        yield Listing(tuple(lines), file=DIGESTS)
+        yield "Of the bundles (SHA-256 over the list of a bundle's files):"
+        yield Listing(tuple(lines))

@@ -5,8 +5,9 @@ from functools import partial
 
 from suite.report.facts.costs import EnergyUse, Idle, PhaseMemory
 from suite.report.facts.model import ReportModel
+from suite.report.facts.pool import Row
 from suite.report.formatting.escape import inline, prose
-from suite.report.formatting.grid import Column, Notes
+from suite.report.formatting.grid import Column
 from suite.report.formatting.numbers import GIB, UNKNOWN, gib, interval, number, percent
 from suite.report.text.section import LABEL, Block, Shown, seconds, shown, table_of
 from suite.spec.phases import ALL_NAMES
@@ -43,6 +44,9 @@ def phases(model: ReportModel) -> Iterator[Block]:
                 "Idle: what ranks, on average, wait at the end of phases for the slowest one, barriers included, and "
                 "the phase at whose end they wait longest."
             )
+        if any(row.manifest.workload.critic and not row.setting.asynchronous for row in rows):
+            columns.append((Column("samples/s of generate + train"), _without_scoring))
+            yield "Samples/s of generate + train leave the scoring passes out, as DeepSpeed-Chat's own figures do."
         yield table_of([LABEL, *columns], rows)
     if rows := [row for row in model.rows if row.parts]:
         names = list(dict.fromkeys(cost.name for row in rows for cost in row.parts))[:_MOST_PARTS]
@@ -56,6 +60,13 @@ def phases(model: ReportModel) -> Iterator[Block]:
 
 def _idle(idle: Idle) -> str:
     return percent(idle.share) + (f", {inline(idle.most)}" if idle.seconds else "")
+
+
+def _without_scoring(row: Row) -> str:
+    kept, samples = [row.phase(name) for name in ("generate", "train")], row.samples_per_iteration
+    seconds = sum(cost.seconds for cost in kept if cost)
+    known = row.manifest.workload.critic and not row.setting.asynchronous and None not in kept
+    return number(samples / seconds if known and samples and seconds else None)
 
 
 def memory(model: ReportModel) -> Iterator[Block]:
@@ -77,13 +88,11 @@ def memory(model: ReportModel) -> Iterator[Block]:
     ]
     if any(memory.allocation_retries for memory in used):
         figures.append((Column("retries"), shown("memory.allocation_retries", lambda count: number(count, 1))))
-    words = [one for one in figures if not one[0].right and len(set(map(one[1], rows))) == 1]
-    notes = [f"All rows: {', '.join(f'{column.title} {show(rows[0])}' for column, show in words)}."] if words else []
-    notes += [_BELOW_FLOOR] if any((memory.efficiency or 0.0) > 1 for memory in used) else []
+    notes = [_BELOW_FLOOR] if any((memory.efficiency or 0.0) > 1 for memory in used) else []
     notes += [_RESIDENT] if any(row.setting.device == "cpu" for row in rows) else []
     notes += [_WHOLE] if any(memory.peak_is in ("all processes", "whole device") for memory in used) else []
     if rows:
-        yield table_of([LABEL, *(figure for figure in figures if figure not in words)], rows, notes)
+        yield table_of([LABEL, *figures], rows, notes)
 
 
 def _in_gib(peaks: Interval) -> str:
@@ -114,14 +123,15 @@ def _peak(name: str, phases: Sequence[PhaseMemory]) -> str:
 
 def energy(model: ReportModel) -> Iterator[Block]:
     """A figure that is not valid says why."""
-    notes = Notes()
     rows = [row for row in model.rows if row.energy]
-
-    def joules(energy: EnergyUse) -> str:
-        figure = number(energy.joules_per_sample)
-        reasons = "; ".join(energy.reasons) or "not all runs were sampled"
-        return figure if energy.valid else f"{figure} {notes.mark('Not valid: ' + prose(reasons))}"
-
+    columns = [
+        (Column("J/sample"), shown("energy.joules_per_sample")),
+        (Column("not valid, because", False), shown("energy", _doubt)),
+    ]
     if rows:
         yield "GPU board energy."
-        yield table_of([LABEL, (Column("J/sample"), shown("energy", joules))], rows, notes)
+        yield table_of([LABEL, *columns], rows)
+
+
+def _doubt(energy: EnergyUse) -> str:
+    return UNKNOWN if energy.valid else prose("; ".join(energy.reasons) or "not all runs were sampled")

@@ -35,10 +35,6 @@ def imported_rows(model: ReportModel) -> Iterator[Block]:
     yield bullets(few([f"{name}: {_origin(record)}" for name, record in named]))
 
 
-def _mean(tokens: float | None, samples: float | None) -> float | None:
-    return None if tokens is None or not samples else tokens / samples
-
-
 def _joined(*texts: object) -> str:
     return inline(" ".join(str(text) for text in texts if text))
 
@@ -51,10 +47,7 @@ _COLUMNS: tuple[tuple[Column, Callable[[ImportedRecord], str]], ...] = (
     (Column("s/step"), lambda one: number(one.step_seconds)),
     (Column("samples/s"), lambda one: number(one.throughput.samples_per_second)),
     (Column("tokens/s"), lambda one: number(one.throughput.tokens_per_second)),
-    (Column("tokens/s/device"), lambda one: number(one.throughput.tokens_per_second_per_device)),
     (Column("samples/step"), lambda one: number(one.counts.samples)),
-    (Column("prompt"), lambda one: number(_mean(one.counts.prompt_tokens, one.counts.samples))),
-    (Column("response"), lambda one: number(_mean(one.counts.response_tokens, one.counts.samples))),
     (Column("peak GiB"), lambda one: gib(one.memory.peak_reserved_bytes or one.memory.peak_allocated_bytes)),
 )
 

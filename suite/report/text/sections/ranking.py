@@ -2,44 +2,33 @@
 same work, without a verdict."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from itertools import chain, groupby
+from itertools import groupby
 
-from suite.report.facts.entry import RUNS_TO_PUBLISH, RUNS_TO_RANK, SUITE_CLOCK, Setting, grouped
+from suite.report.facts.entry import RUNS_TO_PUBLISH, RUNS_TO_RANK
 from suite.report.facts.model import ReportModel
 from suite.report.facts.noise import COMPARED
 from suite.report.facts.pool import Row
 from suite.report.facts.ranking import Group, RankedRow, Side
-from suite.report.facts.work import COUNTED, work_differences
 from suite.report.formatting.escape import inline, prose
 from suite.report.formatting.grid import Column, Notes, Table
-from suite.report.formatting.numbers import UNKNOWN, counted, few, gib, interval, listed, number, percent
-from suite.report.text.answer import nothing_ranked
+from suite.report.formatting.numbers import UNKNOWN, counted, few, gib, interval, number
+from suite.report.text.answer import REMARKS, nothing_ranked, where_of
 from suite.report.text.section import Block, Heading, Shown, bullets, rate, table_of, varying
-from suite.spec.phases import ALL_NAMES
 
-_TURNS = "Ratios of rows that took turns by iteration are of {} turns, one start for each run."
 _TOO_FEW = (
     f"Too few runs: {RUNS_TO_PUBLISH} are needed to publish a figure and {RUNS_TO_RANK} to rank; the order shown is "
     "not a result."
 )
-_SEEDS = "Seeds: rows of each seed are ranked by themselves."
-#: What a cell shows of a phase that is not there.
-_NONE = "\N{EN DASH}"
 _Member = tuple[Group, RankedRow]
 _WHAT = (
     "These rows were asked for equal work under equal conditions. An engine runs the suite's own iteration, a trainer "
     "its stack's. Where that is other work, the ratio to the fastest engine includes the difference: this is no "
-    "ranking. GiB: the most of any rank with its trainer's processes and their libraries, resident on a CPU, in use on "
-    "the whole device on a GPU."
+    "ranking; all that trainers do otherwise is listed under Work. GiB: the most of any rank with its trainer's "
+    "processes and their libraries, resident on a CPU, in use on the whole device on a GPU."
 )
 _ASYNCHRONOUS = (
     "Asynchronous: the rate is of steady periods, in which samples are generated beside the training of older ones; "
     "what a policy learns from such samples is not measured"
-)
-_BESIDE = (
-    "Seconds of the side that trains, of which generate is waiting for samples: others generate meanwhile, so they do "
-    "not add up to what was done"
 )
 
 
@@ -51,53 +40,32 @@ def ranked(model: ReportModel) -> Iterator[Block]:
         "Rows of one size and rank count did equal work under equal conditions; nothing else is compared. Ratios are "
         "of the whole iteration, then of its main phases alone."
     )
-    if len({row.setting.asynchronous for row in model.rows if row.measured}) > 1:
-        yield (
-            "Asynchronous rows, which train on samples of older weights while others are generated, are in no ranking "
-            "with synchronous ones."
-        )
-    has_headings = len({row.setting for row in model.rows}) > 1
-    notes: dict[str, None] = {}
     groups = sorted(model.ranking.groups, key=lambda group: (group.best.setting, group.best.work))
-    for setting, of_setting in groupby(groups, lambda group: group.best.setting):
-        yield Heading(_heading(setting, model.algorithms)) if has_headings else ""
-        for work, of_work in groupby(of_setting, lambda group: group.best.work):
-            yield f"{prose(work.text)}:" if model.several_kinds else ""
-            alike = list(of_work)
-            table = _table(alike)
-            notes.update(dict.fromkeys(table.notes))
-            yield replace(table, notes=())
-            yield bullets(few(list(chain.from_iterable(map(_origins, alike)))))
-    yield bullets(notes)
-
-
-def _origins(group: Group) -> Iterator[str]:
-    """Of slower rows whose difference is mostly of one phase; a share above 1 is made up for in others."""
-    best = group.places[0].row.name
-    for ranked in group.places:
-        found = ranked.difference
-        if ranked.verdict == "slower" and found:
-            yield (
-                f"{ranked.row.name} takes {number(found.seconds)} s longer per iteration than {best}, "
-                f"{percent(found.share)} % of that in {found.mostly}{'; elsewhere it is faster' * (found.share > 1)}."
-            )
-
-
-def _heading(setting: Setting, algorithms: Sequence[str]) -> str:
-    whose = f"Engine backends (the suite's own {' or '.join(algorithms)} iteration)"
-    if setting.kind == "trainer":
-        clock = "" if setting.clock == SUITE_CLOCK else f", timed by {inline(setting.clock)} and not by the suite"
-        whose = f"Trainer backends (the stack's own trainer{', asynchronous' * setting.asynchronous}{clock})"
-    known = setting.device == "cpu" or setting.threads_per_rank > 1
-    threads = f", {counted(setting.threads_per_rank, 'thread')} per rank" * known
-    return f"{whose}: {setting.track}, {setting.precision} on {setting.device}{threads}, machine {setting.machine}"
-
-
-def _table(groups: Sequence[Group]) -> Table:
-    """Groups of one setting, one after the other; only the first row of each has size and ranks."""
     members = [(group, ranked) for group in groups for ranked in group.places]
+    where = where_of(model)
+    for words, alike in groupby(members, lambda member: where(member[0])):
+        yield Heading(words) if words else ""
+        yield _table(list(alike))
+    yield bullets(_notes(members))
+    if model.alone:
+        names = ", ".join(few([row.name for row in model.alone]))
+        yield f"Not compared, because no other row did equal work on as many ranks under equal conditions: {names}."
+
+
+def _notes(members: Sequence[_Member]) -> Iterator[str]:
+    if any(one.verdict == "not distinguishable" for _, ranked in members for one in ranked.by_phase):
+        yield "Unclear: not distinguishable."
+    if any(ranked.verdict == "too few runs" for _, ranked in members):
+        yield _TOO_FEW
+    for word, text, is_so in REMARKS:
+        if text and any(is_so(*member) for member in members):
+            yield f"{word.capitalize()}: {text}."
+
+
+def _table(members: Sequence[_Member]) -> Table:
+    """Groups of one setting, one after the other; only the first row of each has size and ranks."""
     phases = [name for name in COMPARED if any(one.name == name for _, ranked in members for one in ranked.by_phase)]
-    has_layouts = any(len({one.row.backend for one in group.places}) < len(group.places) for group in groups)
+    has_layouts = any(len({one.row.backend for one in group.places}) < len(group.places) for group, _ in members)
     named: list[Shown] = [
         (Column("row", False), lambda row: row.name),
         (Column("backend", False), lambda row: inline(row.backend)),
@@ -105,26 +73,15 @@ def _table(groups: Sequence[Group]) -> Table:
         *varying([ranked.row for _, ranked in members]),
     ]
     columns: list[tuple[Column, Callable[[_Member], str]]] = [
-        (Column("size", False), lambda it: inline(it[1].row.size) if _is_first(it) else ""),
-        (Column("ranks"), lambda it: str(it[1].row.ranks) if _is_first(it) else ""),
+        (Column("size", False), lambda it: inline(it[0].best.size) if _is_first(it) else ""),
+        (Column("ranks"), lambda it: str(it[0].best.ranks) if _is_first(it) else ""),
         *((column, _of_row(show)) for column, show in named),
         (Column("ratio to best [95 %]"), lambda it: "1" if _is_first(it) else interval(it[1].ratio, bound_digits=1)),
         (Column("verdict", False), _verdict),
         (Column("runs"), lambda it: str(len(it[1].row.measured))),
         *((Column(name), _ratio_in(name)) for name in phases),
     ]
-    unclear = any(one.verdict == "not distinguishable" for _, ranked in members for one in ranked.by_phase)
-    notes = ["Unclear: not distinguishable."] if unclear else []
-    if turns := sorted({ranked.turns for _, ranked in members if ranked.turns}):
-        notes.append(_TURNS.format(" to ".join(map(str, dict.fromkeys((turns[0], turns[-1]))))))
-    notes += [_TOO_FEW] if any(ranked.verdict == "too few runs" for _, ranked in members) else []
-    notes += [_SEEDS] if len({group.best.manifest.measure.seed for group in groups}) > 1 else []
-    notes += [
-        f"{word.capitalize()}: {text}."
-        for word, text, is_so in _REMARKS
-        if text and any(is_so(group, ranked) for group, ranked in members)
-    ]
-    return table_of(columns, members, notes)
+    return table_of(columns, members)
 
 
 def _is_first(member: _Member) -> bool:
@@ -136,7 +93,7 @@ def _of_row(show: Callable[[Row], str]) -> Callable[[_Member], str]:
 
 
 def _verdict(member: _Member) -> str:
-    words = [word for word, _, is_so in _REMARKS if is_so(*member)]
+    words = [word for word, _, is_so in REMARKS if is_so(*member)]
     return member[1].verdict + (f" ({', '.join(words)})" if words else "")
 
 
@@ -151,127 +108,43 @@ def _ratio_in(phase: str) -> Callable[[_Member], str]:
     return show
 
 
-#: What is remarked beside a verdict, what that means, and of which rows it is true.
-_REMARKS: tuple[tuple[str, str, Callable[[Group, RankedRow], bool]], ...] = (
-    ("equal within 5 %", "", lambda _, ranked: bool(ranked.equivalent)),
-    (
-        "provisional",
-        f"{RUNS_TO_PUBLISH} runs are enough to publish, but it takes {RUNS_TO_RANK} to rank",
-        lambda _, ranked: ranked.provisional,
-    ),
-    (
-        "not in turns",
-        "all runs of this row came before or after those of the best, so their ratio includes whatever changed on the "
-        "machine in between",
-        lambda _, ranked: not ranked.in_turns,
-    ),
-    (
-        "unsteady",
-        "iterations of some runs kept getting slower or faster, or spread too far, so their rates depend on when they "
-        "were measured, which no interval covers",
-        lambda _, ranked: ranked.is_unsteady,
-    ),
-    (
-        "two modes",
-        "some runs are slower than the others by more than noise (see Caveats), so the rate is not that of a run that "
-        "nothing slowed",
-        lambda _, ranked: ranked.row.two_modes is not None,
-    ),
-    (
-        "stale samples",
-        "this row trains on samples of older weights, so it need not wait for them; what a policy learns from them is "
-        "not measured",
-        lambda _, ranked: bool(ranked.row.rollout.staleness),
-    ),
-    (
-        "other work",
-        "this row's trainer counted the same as the best's, but tells of other differences, which the verdict includes",
-        lambda group, ranked: {*ranked.row.work_differences} != {*group.places[0].row.work_differences},
-    ),
-    ("suspect", "", lambda _, ranked: ranked.row.holds_suspect),
-)
-
-
 def side_by_side(model: ReportModel) -> Iterator[Block]:
     if not model.beside:
         return
     yield Heading("Trainers and engines side by side")
     yield _WHAT
     for group in model.beside:
-        row, setting = group[0].row, group[0].row.setting
-        work = f"{prose(row.work.text)}, {inline(row.manifest.workload.name)}"
+        first = group[0].row
+        setting, work = first.setting, f"{prose(first.work.text)}, {inline(first.manifest.workload.name)}"
         yield (
-            f"{inline(row.size)} on {counted(row.ranks, 'rank')}, {work}, {setting.track}, {setting.precision} on "
+            f"{inline(first.size)} on {counted(first.ranks, 'rank')}, {work}, {setting.track}, {setting.precision} on "
             f"{setting.device}, machine {setting.machine}:"
         )
         yield _rates(group)
-        yield "Seconds per iteration in each phase:"
-        yield _phases(group)
-        yield _counts(group)
-    yield from _differences(model)
 
 
 def _rates(group: Sequence[Side]) -> Table:
     notes, first = Notes(), group[0].row
-    ratio = ["to fastest engine"] if first.setting.kind == "engine" else []
     memory = "device GiB" if first.setting.device == "cuda" else "resident GiB"
-    titles = ("row", "backend", "kind", "layout", "runs", "samples/s [95 %]", *ratio, memory)
+    titles = ("row", "backend", "kind", "layout", "runs", "samples/s [95 %]", "to fastest engine", memory)
+    known = set().union(*(side.row.phase_names for side in group))
     rows = []
     for side in group:
-        row, ratio_cell = side.row, interval(side.ratio, bound_digits=1)
-        marks = (
+        row = side.row
+        marks = [
             f"Other work than {first.name}: {'; '.join(side.otherwise)}" if side.otherwise else "",
+            *(
+                f"No {name}: {prose(reason)}"
+                for name, reason in row.lacking_phases.items()
+                if name in known - row.phase_names
+            ),
             _ASYNCHRONOUS * row.setting.asynchronous,
             "Suspect runs are in its figures" * row.holds_suspect,
-        )
-        other, late, suspect = (f" {notes.mark(text)}" if text else "" for text in marks)
-        words = (row.name, inline(row.backend) + other, row.setting.kind + late, row.layout)
-        cells = (f"{len(row.measured)}{suspect}", rate(row), *(["1" if row is first else ratio_cell] if ratio else []))
-        rows.append((*words, *cells, gib(row.occupied_bytes)))
+        ]
+        backend = " ".join([inline(row.backend), *map(notes.mark, filter(None, marks))])
+        words = (row.name, backend, row.setting.kind, row.layout, str(len(row.measured)))
+        ratio = "1" if row is first and row.setting.kind == "engine" else interval(side.ratio, bound_digits=1)
+        cells = (rate(row), ratio, gib(row.occupied_bytes))
+        rows.append((*words, *cells))
     columns = tuple(Column(title, place > 3) for place, title in enumerate(titles))
     return Table(columns, tuple(rows), tuple(notes))
-
-
-def _phases(group: Sequence[Side]) -> Table:
-    notes = Notes()
-    phases = [name for name in ALL_NAMES if any(name in side.row.phase_names for side in group)]
-    columns = (Column("row", False), Column("backend", False), *map(Column, phases), Column("iteration"))
-    rows = []
-    for side in group:
-        row, reasons = side.row, side.row.lacking_phases
-        found = {phase.name: number(phase.seconds) for phase in row.phases}
-        cells = []
-        for name in phases:
-            why = (
-                f" {notes.mark(f'No {name}: {prose(reasons[name])}')}" if name in reasons and name not in found else ""
-            )
-            cells.append(found.get(name, _NONE) + why)
-        mark = f" {notes.mark(_BESIDE)}" if row.setting.asynchronous else ""
-        rows.append((row.name, f"{inline(row.backend)}{mark}", *cells, number(row.iteration_seconds)))
-    return Table(columns, tuple(rows), tuple(notes))
-
-
-def _counts(group: Sequence[Side]) -> str:
-    row = group[0].row
-    counts = {field.replace("_", " "): getattr(row.counts, field) for field in ("samples", *COUNTED)}
-    known = [f"{name} {UNKNOWN if count is None else f'{count:,}'}" for name, count in counts.items()]
-    differ = any(side.otherwise for side in group)
-    others = "the others too, but for what is noted at their names" if differ else "all others too"
-    return f"{row.name} counted in an iteration: {', '.join(known)}; {others}."
-
-
-def _differences(model: ReportModel) -> Iterator[Block]:
-    trainers = [side.row for group in model.beside for side in group if side.row.setting.kind == "trainer"]
-    shown = sorted(trainers, key=lambda row: row.number)
-    by_backend = grouped((backend, (text, names)) for (backend, text), names in work_differences(shown).items())
-    if by_backend:
-        yield "What these trainers do otherwise than the suite's own iteration of the same work:"
-        for name, known in by_backend.items():
-            rows = [row.name for row in shown if row.backend == name]
-            # each with its rows unless it is of all of them
-            some = {text: "" if set(of) == set(rows) else f" ({', '.join(of)})" for text, of in known}
-            yield f"{inline(name)} ({', '.join(rows)}):"
-            yield bullets(few([f"{prose(text)}{of}" for text, of in some.items()]))
-    silent = sorted({row.backend for row in shown} - by_backend.keys())
-    if silent:
-        yield f"No such differences are told by {listed([inline(name) for name in silent])}."

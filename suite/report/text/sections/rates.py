@@ -1,7 +1,6 @@
-"""Rates of every configuration, failed ones too, as DeepSpeed-Chat counts them, beside the planner's, and on more
-ranks."""
+"""Rates of every configuration, failed ones too, beside the planner's, and on more ranks."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from itertools import chain
 from statistics import median
 
@@ -12,12 +11,11 @@ from suite.report.facts.pool import Row
 from suite.report.facts.scaling import Curve, Point
 from suite.report.formatting.escape import code, inline, prose
 from suite.report.formatting.grid import Column, Notes, Table
-from suite.report.formatting.numbers import UNKNOWN, counted, interval, number, percent
+from suite.report.formatting.numbers import UNKNOWN, few, interval, number, percent
 from suite.report.text.section import (
     IDENTITY,
     LABEL,
     Block,
-    Heading,
     Shown,
     common,
     rate,
@@ -27,9 +25,7 @@ from suite.report.text.section import (
 )
 from suite.spec.phases import ALL_NAMES, TIMED_NAMES
 
-_MOST_NAMED = 12
 _VOID = "Iterations that do not count, because optimizer steps were skipped in them (overflow at the loss scale)"
-_SHARED = "The bounds draw on what all rows of a machine vary by: fewer rows beside them give other bounds."
 _ABOVE_PEAK = "Above 100 %, which no device can reach: doubt time, the device's name or, in older runs in fp32, TF32"
 _UNKNOWN_RATES = "It needs counted FLOPs and a device whose peaks at this precision the catalogue has"
 _OfCurve = tuple[Curve, Point]
@@ -37,12 +33,10 @@ _SHARED_CPU = (
     " On a CPU the ranks of a node share its cores and memory bandwidth: eta describes that machine and the code's "
     "overhead, no network of devices."
 )
-_SCALINGS = {"weak": "Weak: equal work per rank", "strong": "Strong: equal work in all"}
 
 
 def throughput(model: ReportModel) -> Iterator[Block]:
-    shared = common(model.rows)
-    yield f"All rows: {', '.join(shared)}." if shared else "The rows share no setting."
+    yield f"All rows: {common(model.rows)}."
     rows, notes = model.rows, Notes()
     causal = any(row.hfu_causal is not None for row in rows)
     columns: list[Shown] = [
@@ -57,16 +51,11 @@ def throughput(model: ReportModel) -> Iterator[Block]:
         title = f"MFU / {'HFU / HFU causal' if causal else 'HFU'} / MBU %"
         columns.append((Column(title), lambda row: _utilisation(row, causal, notes)))
     columns.append((Column("steady", False), lambda row: _steady(row, notes)))
-    few = [row.name for row in rows if 0 < len(row.measured) < RUNS_TO_PUBLISH]
+    rare = [row.name for row in rows if 0 < len(row.measured) < RUNS_TO_PUBLISH]
     void = [f"{row.name} ({row.void_iterations})" for row in rows if row.void_iterations]
-    below = [f"Fewer than {RUNS_TO_PUBLISH} runs, too few to publish: {_named(few)}."] if few else []
-    below += [f"{_VOID}: {_named(void)}."] if void else []
-    below += [_SHARED] if any(row.prior for row in rows) else []
+    below = [f"Fewer than {RUNS_TO_PUBLISH} runs, too few to publish: {', '.join(few(rare))}."] if rare else []
+    below += [f"{_VOID}: {', '.join(few(void))}."] if void else []
     yield table_of(columns, rows, chain(notes, below))
-
-
-def _named(names: Sequence[str]) -> str:
-    return ", ".join(names) if len(names) <= _MOST_NAMED else f"{len(names)} rows"
 
 
 def _utilisation(row: Row, causal: bool, notes: Notes) -> str:
@@ -84,86 +73,46 @@ def _steady(row: Row, notes: Notes) -> str:
     return " ".join([text, *(notes.mark("Steady: " + prose(reason)) for reason in row.unsteady_reasons)])
 
 
-def alone(model: ReportModel) -> Iterator[Block]:
-    """Rows that no other row can be compared with, where the report compares others."""
-    works = {row.work_hash for row in model.rows if row.measured}
-    if not model.alone or not (model.ranking.groups or len(works) > 1):
-        return
-    columns: list[Shown] = [
-        *IDENTITY,
-        *varying(model.alone),
-        (Column("work", False), lambda row: row.work_hash[:8]),
-        (Column("samples/s [95 %]"), rate),
-    ]
-    yield "Not compared, because no other row did equal work on as many ranks under equal conditions:"
-    yield table_of(columns, model.alone)
-
-
-def without_scoring(model: ReportModel) -> Iterator[Block]:
-    rows = [row for row in model.rows if row.manifest.workload.critic and row.phases and not row.setting.asynchronous]
-    columns = (LABEL[0], *map(Column, ("samples/s [95 %]", "samples/s of generate + train", "left out %")))
-    cells = []
-    for row in rows:
-        kept = [phase.seconds for phase in row.phases if phase.name in ("generate", "train")]
-        seconds, samples, whole = sum(kept) * (len(kept) == 2), row.samples_per_iteration, row.iteration_seconds
-        both = (samples / seconds, 1.0 - seconds / whole) if seconds and samples and whole else (None, None)
-        cells.append((LABEL[1](row), rate(row), number(both[0]), percent(both[1])))
-    if rows:
-        yield "DeepSpeed-Chat's own figures add up generation and training and leave the scoring passes out. Both ways:"
-        yield Table(columns, tuple(cells))
-
-
 def predicted(model: ReportModel) -> Iterator[Block]:
     rows = [(row, row.expected, row.samples_per_second) for row in model.rows]
     found = [(row, foretold, rate.value) for row, foretold, rate in rows if foretold is not None and rate]
     if not found:
         return
     names = [name for name in ALL_NAMES if any(name in dict(foretold.phases) for _, foretold, _ in found)]
-    titles = ("samples/s", "predicted [80 %]", "measured / predicted", *names)
     cells = []
     for row, foretold, measured in found:
         predicted = dict(foretold.phases)
         costs = {cost.name: cost.seconds / predicted[cost.name] for cost in row.phases if cost.name in predicted}
         figures = (number(measured), interval(foretold.rate), number(measured / foretold.rate.value))
         cells.append((LABEL[1](row), *figures, *(number(costs.get(name)) for name in names)))
+    titles = ("samples/s", "predicted [80 %]", "measured / predicted", *names)
     yield Table((LABEL[0], *map(Column, titles)), tuple(cells))
     off = [abs(measured / foretold.rate.value - 1) for _, foretold, measured in found]
-    bands = [(foretold.rate.low, measured, foretold.rate.high) for _, foretold, measured in found]
-    banded = [low <= measured <= high for low, measured, high in bands if low is not None and high is not None]
-    within = f"; in their band: {sum(banded)} of {counted(len(banded), 'row')}" if banded else ""
     yield (
-        f"Off by {percent(median(off))} % (median) and at most {percent(max(off))} %{within}. The last columns are "
-        "seconds of a phase over those predicted."
+        f"Off by {percent(median(off))} % (median) and at most {percent(max(off))} %. The last columns are seconds of "
+        "a phase over those predicted."
     )
 
 
 def scaling(model: ReportModel) -> Iterator[Block]:
-    curves = model.scaling
-    if not curves:
+    points = [(curve, point) for curve in model.scaling for point in curve.points]
+    if not points:
         yield "Nothing was measured on two rank counts under one strategy, so there is no efficiency to report."
         return
-    rows = [point.row for curve in curves for point in curve.points]
-    has_shared_cpu = any(row.setting.device == "cpu" and row.manifest.layout.nodes < row.ranks for row in rows)
-    yield (
-        "The last columns are the eta of each phase's own time. Do not compare rows of different N0 or strategy."
-        f"{_SHARED_CPU * has_shared_cpu}"
+    has_shared_cpu = any(
+        one.row.setting.device == "cpu" and one.row.manifest.layout.nodes < one.row.ranks for _, one in points
     )
-    for kind, heading in _SCALINGS.items():
-        points = [(curve, point) for curve in curves if curve.kind == kind for point in curve.points]
-        if points:
-            yield Heading(heading)
-            yield _eta_table(points)
-
-
-def _eta_table(points: Sequence[_OfCurve]) -> Table:
+    yield (
+        "Weak: equal work per rank; strong: equal work in all. The last columns are the eta of each phase's own time. "
+        f"Do not compare rows of different N0 or strategy.{_SHARED_CPU * has_shared_cpu}"
+    )
     known = [name for name in TIMED_NAMES if any(name in dict(point.phase_eta) for _, point in points)]
-    has_nodes = any(point.row.manifest.layout.nodes > 1 for _, point in points)
     columns: list[tuple[Column, Callable[[_OfCurve], str]]] = [
+        (Column("scaling", False), lambda of: of[0].kind),
         (Column("size", False), lambda of: inline(of[0].base.size)),
         (Column("backend", False), lambda of: inline(of[0].base.backend)),
         (Column("strategy", False), lambda of: of[0].base.manifest.layout.strategy()),
         (Column("rows", False), lambda of: f"{of[0].base.name}, {of[1].row.name}"),
-        *([(Column("nodes"), lambda of: str(of[1].row.manifest.layout.nodes))] if has_nodes else ()),
         (Column("N0"), lambda of: str(of[0].base.ranks)),
         (Column("N"), lambda of: str(of[1].row.ranks)),
         (Column("speed-up"), lambda of: number(of[1].speedup.value)),
@@ -172,7 +121,7 @@ def _eta_table(points: Sequence[_OfCurve]) -> Table:
     ]
     above = any(point.above_one for _, point in points)
     notes = ("(!) eta above 1: look at the base, which may be short of memory or cache.",) if above else ()
-    return table_of(columns, points, notes)
+    yield table_of(columns, points, notes)
 
 
 def _eta_in(phase: str) -> Callable[[_OfCurve], str]:
