@@ -11,7 +11,7 @@ from suite.report.facts.scaling import Curve
 from suite.report.formatting.escape import plain, visible
 from suite.report.formatting.grid import Table
 from suite.report.formatting.numbers import counted, interval
-from suite.report.text.section import Block, Bullets, Heading, Part
+from suite.report.text.section import Block, Bullets, Heading, Part, anchor
 
 #: What a row is filtered by; those that all rows share are not shown.
 FACETS = ("size", "ranks", "backend", "work", "kind", "layout", "precision", "machine", "scaling")
@@ -103,7 +103,7 @@ def of_part(part: Part, pictures: Sequence[str], tables: list[Shown]) -> Shown:
         blocks.append(block)
     return {
         "heading": heading,
-        "id": f"part-{heading.lower().replace(' ', '-')}",
+        "id": f"part-{anchor(heading)}",
         "blocks": blocks,
         "pictures": pictures,
         "is_closed": part.section.is_folded,

@@ -14,7 +14,7 @@ from suite.report.formatting.html import in_script, policy, source
 from suite.report.formatting.numbers import number
 from suite.report.page import bundles, figures
 from suite.report.text.answer import answer
-from suite.report.text.section import Section, parts_of
+from suite.report.text.section import Section, anchor, parts_of
 from suite.report.text.sections import SECTIONS
 from suite.spec.base import UsageError
 from suite.spec.phases import ALL
@@ -113,7 +113,7 @@ def _rendered(title: str, values: Mapping[str, Any], data: Mapping[str, Any]) ->
     environment = Environment(
         loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters.update(spans=spans, kind=lambda block: type(block).__name__)
+    environment.filters.update(spans=spans, kind=lambda block: type(block).__name__, anchor=anchor)
     return environment.get_template("report.html.jinja").render(
         **values,
         title=visible(title),

@@ -6,12 +6,13 @@ from typing import TypeVar
 
 from suite.report.facts.entry import RUNS_TO_PUBLISH, RUNS_TO_RANK
 from suite.report.facts.model import ReportModel
+from suite.report.facts.noise import Difference
 from suite.report.facts.pool import Row
 from suite.report.facts.ranking import Group, RankedRow
 from suite.report.formatting.escape import inline, plain
 from suite.report.formatting.grid import Column, Table
 from suite.report.formatting.numbers import UNKNOWN, counted, few, interval, listed, moment, number, percent
-from suite.report.text.section import SETTING, Block, bullets, label
+from suite.report.text.section import SETTING, Block, Pointer, bullets, label
 
 #: Comparisons that are shown here; Ranking has all of them.
 MOST_SHOWN = 16
@@ -111,7 +112,7 @@ def as_lines(model: ReportModel) -> tuple[str, ...]:
         f"{' '.join(filter(None, (one.size, f'on {one.ranks}', one.where)))}: {one.faster}, {one.by}, {one.sure}"
         for one in verdicts_of(model)
     ]
-    return tuple(map(plain, (scope(model), *(verdicts or [nothing_ranked(model)]), *figures(model), trust(model))))
+    return tuple(map(plain, (scope(model), *(verdicts or [nothing_ranked(model)]), *figures(model), trust(model).text)))
 
 
 def scope(model: ReportModel) -> str:
@@ -175,11 +176,14 @@ def _verdict(group: Group, where: str) -> Verdict:
         remarks=tuple(
             word for word, _, is_so in REMARKS if word in _SHAKY and any(is_so(group, one) for one in group.places)
         ),
-        phase=f"{difference.mostly} ({percent(difference.share)} %)"
-        if best.verdict == "faster" and difference
-        else UNKNOWN,
+        phase=_mostly(difference) if best.verdict == "faster" and difference else UNKNOWN,
         rows=", ".join(f"R{number}" for number in sorted(one.row.number for one in group.places)),
     )
+
+
+def _mostly(difference: Difference) -> str:
+    """The phase, and its share; the other phases may be faster than the best's, so that it is all and more."""
+    return f"{difference.mostly} ({'all' if difference.share >= 1 else f'{percent(difference.share)} %'})"
 
 
 def _faster(group: Group) -> str:
@@ -256,7 +260,7 @@ def _ends(found: Sequence[tuple[float, _Of]]) -> list[tuple[float, _Of]]:
     return ordered if len(ordered) < 2 else [ordered[0], ordered[-1]]
 
 
-def trust(model: ReportModel) -> str:
+def trust(model: ReportModel) -> Pointer:
     """One line of counts."""
     rows, groups = model.rows, _of_the_answer(model)
     suspect = sum(row.runs_suspect + row.runs_invalid for row in rows)
@@ -274,4 +278,6 @@ def trust(model: ReportModel) -> str:
         f"{counted(len(model.alone), 'row')} without another to compare" if model.alone else "",
         f"{model.runs - model.runs_ok:,} failed",
     )
-    return f"How far to trust this: {', '.join(filter(None, pieces))}."
+    further = {"Throughput": rows, "Ranking": rows, "Failures": model.failures, "Caveats": model.caveats}
+    headings = tuple(heading for heading, has_more in further.items() if has_more)
+    return Pointer(f"How far to trust this: {', '.join(filter(None, pieces))}.", headings)

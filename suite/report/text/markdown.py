@@ -18,7 +18,7 @@ from suite.report.formatting.escape import fenced, inline
 from suite.report.formatting.grid import Table, grid
 from suite.report.plots import NAMES, can_draw, draw
 from suite.report.text.answer import answer, as_lines
-from suite.report.text.section import Block, Bullets, Heading, Part, Section, parts_of
+from suite.report.text.section import Block, Bullets, Heading, Part, Pointer, Section, anchor, parts_of
 from suite.report.text.sections import SECTIONS
 from suite.spec.base import Frozen, UsageError
 from suite.spec.manifest import Manifest
@@ -45,7 +45,9 @@ def render(
 
 
 def brief(model: ReportModel) -> str:
-    blocks = [f"### {inline(model.title)}", *(_markdown(block, is_padded=True) for block in answer(model))]
+    """For a comment, which has none of the sections."""
+    alone = (block.text if isinstance(block, Pointer) else block for block in answer(model))
+    blocks = [f"### {inline(model.title)}", *(_markdown(block, is_padded=True) for block in alone)]
     return "\n\n".join(blocks) + "\n"
 
 
@@ -65,6 +67,9 @@ def _markdown(block: Block, is_padded: bool = False) -> str:
         return f"### {block.text}"
     if isinstance(block, Bullets):
         return "\n".join(f"- {line}" for line in block.lines)
+    if isinstance(block, Pointer):
+        links = ", ".join(f"[{heading}](#{anchor(heading)})" for heading in block.headings)
+        return f"{block.text} More: {links}." if links else block.text
     if isinstance(block, Table):
         return grid(block, is_padded=is_padded)
     return fenced(block.lines, block.language)

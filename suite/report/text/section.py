@@ -29,8 +29,15 @@ class Listing(NamedTuple):
     language: str = ""
 
 
+class Pointer(NamedTuple):
+    """A paragraph, and the headings of the sections that say more of it."""
+
+    text: str
+    headings: tuple[str, ...]
+
+
 #: A string is a paragraph. Every text is marked (``suite.report.formatting.escape``), but for those of listings.
-Block = str | Heading | Bullets | Listing | Table
+Block = str | Heading | Bullets | Listing | Pointer | Table
 
 
 @dataclass(frozen=True)
@@ -61,6 +68,11 @@ def parts_of(model: ReportModel, sections: Sequence[Section]) -> tuple[Part, ...
         blocks = tuple(one for one in made if (one.lines if isinstance(one, Bullets | Listing) else one))
         parts += [Part(section, blocks)] if blocks else []
     return tuple(parts)
+
+
+def anchor(heading: str) -> str:
+    """Of a section, as GitHub and the page name it."""
+    return heading.lower().replace(" ", "-")
 
 
 def bullets(lines: Iterable[str]) -> Bullets:
