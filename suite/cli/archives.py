@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from suite.bundle.archive.index import Index, scrubbed_line, written_index
-from suite.bundle.archive.opening import archive_facts, archive_lines, read_archive, unpack_archive, unpacked_name
+from suite.bundle.archive.opening import archive_facts, archive_lines, read_archive, unpack_archive
 from suite.bundle.archive.packing import Packing
 from suite.bundle.archive.packing import pack as packed
 from suite.bundle.archive.signature import check
@@ -100,7 +100,7 @@ def unpack(
 
     With --allowed-signers nothing is unpacked that is not signed by one of them: exit 3.
     """
-    target = output or unpacked_name(archive)
+    target = output or Path(archive.name.removesuffix(".zip").removesuffix(".suite"))
     with read_archive(archive) as reader:
         signature = check(reader.index_bytes, reader.signature, allowed_signers)
         refused = signature.outcome == "bad signature" or (allowed_signers and signature.outcome != "signed")
