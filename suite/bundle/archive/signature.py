@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from suite.spec.base import Frozen, UsageError
+from suite.spec.foreign import read_bytes
 
 #: What a signature is for: one made for mail or for a commit does not fit.
 NAMESPACE = "suite-archive"
@@ -47,7 +48,7 @@ def sign(data: bytes, key: Path) -> bytes:
         if done.returncode != 0:
             why = " ".join(done.stderr.decode(errors="replace").split())[:200]
             raise UsageError(f"ssh-keygen cannot sign with {key}: {why}")
-        return content.with_name("index.sig").read_bytes()
+        return read_bytes(content.with_name("index.sig"), "index.sig")
 
 
 def check(data: bytes, signature: bytes | None, allowed: Path | None = None) -> Signature:
