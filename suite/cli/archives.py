@@ -7,10 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
+from suite.bundle.archive import packing
 from suite.bundle.archive.index import Index, scrubbed_line, written_index
-from suite.bundle.archive.opening import archive_facts, archive_lines, read_archive, unpack_archive, unpacked_name
-from suite.bundle.archive.packing import Packing
-from suite.bundle.archive.packing import pack as packed
+from suite.bundle.archive.opening import archive_facts, archive_lines, read_archive, unpack_archive
 from suite.bundle.archive.signature import check
 from suite.cli.command import argument, command, flag, option, require_place
 from suite.cli.output import DONE, GATE_NOT_MET, STANDARD_OUTPUT, answer, written_to
@@ -56,10 +55,10 @@ def pack(
     """
     if keep_identity and (keep or scrub):
         raise UsageError("--keep and --scrub say what is scrubbed: leave out --keep-identity")
-    how = Packing(keep_identity, keep or (), scrub or (), licence or (), sbom or (), sign)
+    how = packing.Packing(keep_identity, keep or (), scrub or (), licence or (), sbom or (), sign)
     with written_to(output, ".suite.zip") as path:
         require_place("--output", path)
-        index, size = packed(folder, path, how), path.stat().st_size
+        index, size = packing.pack(folder, path, how), path.stat().st_size
     if output == STANDARD_OUTPUT:
         return
     facts = {"archive": str(output), "index_sha256": hashlib.sha256(written_index(index)).hexdigest(), "bytes": size}
@@ -76,16 +75,13 @@ def indented(line: str) -> str:
 def _told(index: Index, output: Path, facts: dict[str, Any]) -> Iterator[str]:
     yield f"wrote {output}: {len(index.runs)} run{'s' * (len(index.runs) != 1)}, {facts['bytes']:,} bytes"
     yield scrubbed_line(index)
-    if index.sboms:
-        yield f"lists of what images hold: {', '.join(index.sboms)}"
     for left in index.left_out:
         yield f"left out: {left.path}: {left.reason}"
     other = [run for run in index.runs if run.verified != "equal"]
     if other:
         yield f"{len(other)} of the runs did not verify before they were packed; suite verify {output} tells of each"
     yield f"digest: {index.digest}" if index.digest else "digest: none, because a bundle has none"
-    signed = "signed" if facts["signed"] else "not signed (--sign KEY signs it)"
-    yield f"index: sha256 {facts['index_sha256']}, {signed}"
+    yield f"index: sha256 {facts['index_sha256']}, {'signed' if facts['signed'] else 'not signed'}"
 
 
 @command("print what was unpacked as JSON")
@@ -100,7 +96,7 @@ def unpack(
 
     With --allowed-signers nothing is unpacked that is not signed by one of them: exit 3.
     """
-    target = output or unpacked_name(archive)
+    target = output or Path(archive.name.removesuffix(".zip").removesuffix(".suite"))
     with read_archive(archive) as reader:
         signature = check(reader.index_bytes, reader.signature, allowed_signers)
         refused = signature.outcome == "bad signature" or (allowed_signers and signature.outcome != "signed")

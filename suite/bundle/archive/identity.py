@@ -156,7 +156,7 @@ class Identities:
         twelve digits of a container's id, which are its short one and its host's name."""
         if kind == HOST:
             name = name.strip(".[]")
-            if _is_address(name) or name.casefold() in _PUBLIC_HOSTS:
+            if _is_address(name) or _is_public(name):
                 return
         self._add_name(name, kind)
         if kind == HOST:
@@ -174,8 +174,7 @@ class Identities:
             _, kind, number = name.split("-")
             self._last[kind] = max(self._last[kind], int(number))
         for kind, name in _told(text):
-            if kind != HOST or not _is_public(name):
-                self.learn_as(kind, name)
+            self.learn_as(kind, name)
         for name in (*_FQDN.findall(text), *_CLOUD_HOST.findall(text)):
             if not _is_public(name):
                 self._add_name(name, HOST)

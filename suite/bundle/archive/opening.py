@@ -150,14 +150,6 @@ def unpack_archive(reader: Reader, output: Path) -> None:
             draft.rename(output)
 
 
-def unpacked_name(path: Path) -> Path:
-    """The folder that an archive is unpacked into where nobody says."""
-    name = path.name.removesuffix(_SUFFIX).removesuffix(".suite")
-    if name in ("", path.name):
-        raise UsageError(f"{path}: name the folder to unpack it into with --output")
-    return Path(name)
-
-
 def archive_lines(archive: Reader, signature: Signature) -> list[str]:
     """For `suite verify` and `suite unpack`: what it is, what its packer says was scrubbed, who signed it."""
     index = archive.index

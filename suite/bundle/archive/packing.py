@@ -7,9 +7,9 @@ import json
 import os
 import platform
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from suite.bundle.archive import scrubbing
@@ -40,6 +40,7 @@ from suite.spec.foreign import DOCUMENT_BYTES, read_bytes
 from suite.spec.version import suite_version
 
 _MOST_SBOM_BYTES = 64 << 20
+_Checked = tuple[Bundle, Verification]
 
 
 @dataclass(frozen=True)
@@ -54,108 +55,103 @@ class Packing:
     sign: Path | None = None
 
 
-@dataclass
-class _Content:
-    """Files of an archive by their path in it, and what its index says of runs. ``names``: null where identity stays;
-    ``place``: for what is scrubbed."""
-
-    names: Identities | None
-    place: Path
-    files: dict[str, Path | bytes] = field(default_factory=dict)
-    runs: list[PackedRun] = field(default_factory=list)
-    left_out: list[LeftOut] = field(default_factory=list)
-
-    def scrubbed(self, text: str) -> str:
-        return text if self.names is None else self.names.scrub(text)
-
-    def scrubbed_path(self, path: str) -> str:
-        return "/".join(map(self.scrubbed, path.split("/")))
-
-    def add(self, path: str, run: Bundle, result: Verification) -> None:
-        digest, before = result.digest, None
-        if self.names is not None:
-            target = self.place / str(len(self.runs)) / run.path.resolve().name
-            run = scrubbing.scrub(run, target, self.names, result.status in ("equal", "inconsistent"))
-            digest = digest_if_any(run)
-            before = result.digest if digest != result.digest else None
-        names = [*evidence_files(run), *([] if result.status == "missing record" else [RECORD])]
-        self.files.update({f"{RUNS}/{path}/{name}": run.path / name for name in names})
-        self.runs.append(
-            PackedRun(path=path, id=_id_of(run), digest=digest, digest_before=before, verified=result.status)
-        )
-
-
 def pack(folder: Path, output: Path, how: Packing) -> Index:
     """Write the bundles at and below a folder, with what was submitted from there, whole or not at all; its index.
     Raises UsageError."""
     bundles, imports = find_all([folder])
-    paths = [*(bundle.path for bundle in bundles), *(each.path for each in imports)]
-    if not paths:
-        raise UsageError(f"no bundle in {folder}")
-    is_bundle = len(paths) == 1 and os.path.samefile(paths[0], folder)
-    enclosed = _enclosed(how)
-    checked: list[tuple[Bundle, Verification]] = [*verify_all(bundles, frozenset([folder]))]
+    checked: list[_Checked] = [*verify_all(bundles, frozenset([folder]))]
     checked += [(each, verify_import(each)) for each in imports]
+    if not checked:
+        raise UsageError(f"no bundle in {folder}")
+    is_bundle = len(checked) == 1 and os.path.samefile(checked[0][0].path, folder)
+    root = folder.resolve().parent if is_bundle else folder
+    documents = {} if is_bundle else dict(_documents(folder))
+    reasons = [_reason(run, result) for run, result in checked]
+    whole = [one for one, reason in zip(checked, reasons, strict=True) if reason is None]
+    if not whole:
+        raise UsageError(f"no bundle of {folder} can be packed: {reasons[0]}")
+    names = None if how.keep_identity else _learnt(how, root, whole, documents)
+    left_out = [
+        LeftOut(path=_path(_below(run, root), names), reason=reason if names is None else names.scrub(reason))
+        for (run, _), reason in zip(checked, reasons, strict=True)
+        if reason is not None
+    ]
+    files = _enclosed(how)
+    runs: list[PackedRun] = []
     with tempfile.TemporaryDirectory(prefix="suite-pack-") as place:
-        content = _Content(None if how.keep_identity else Identities(how.keep, how.scrub), Path(place))
-        _fill(content, folder, checked, is_bundle)
-        content.files.update(enclosed)
-        index = _index(content, is_bundle)
+        for run, result in whole:
+            path, clean, digest = _path(_below(run, root), names), run, result.digest
+            if names is not None:
+                target = Path(place, str(len(runs)), run.path.resolve().name)
+                clean = scrubbing.scrub(run, target, names, result.status in ("equal", "inconsistent"))
+                digest = digest_if_any(clean)
+            before = result.digest if digest != result.digest else None
+            stored = [] if result.status == "missing record" else [RECORD]
+            files |= {f"{RUNS}/{path}/{name}": clean.path / name for name in (*evidence_files(clean), *stored)}
+            runs.append(
+                PackedRun(path=path, id=_id_of(clean), digest=digest, digest_before=before, verified=result.status)
+            )
+        for path, body in documents.items():
+            text = json.dumps(body if names is None else scrubbing.scrub_json(body, names), indent=2, allow_nan=False)
+            files[f"{RUNS}/{_path(path, names)}"] = f"{text}\n".encode()
+        digests = [run.digest for run in runs if run.digest is not None]
+        index = Index(
+            suite_version=suite_version(),
+            packed="bundle" if is_bundle else "folder",
+            identity="kept" if names is None else "scrubbed",
+            scrubbed={} if names is None else names.counts(),
+            digest=digest_of_all(digests) if len(digests) == len(runs) else None,
+            runs=tuple(sorted(runs, key=lambda run: run.path.encode())),
+            left_out=tuple(sorted(left_out, key=lambda each: each.path.encode())),
+            licences=tuple(sorted(name for name in files if name.startswith(f"{LICENCES}/"))),
+            sboms=tuple(sorted(name for name in files if name.startswith(f"{SBOMS}/"))),
+            files=_described(files),
+        )
         data = written_index(index)
         signature = None if how.sign is None else sign(data, how.sign)
         with writing(output), draft_folder(output) as draft:
-            write_archive(draft / "archive", data, signature, content.files)
+            write_archive(draft / "archive", data, signature, files)
             (draft / "archive").replace(output)
             draft.rmdir()
     return index
 
 
-def _enclosed(how: Packing) -> dict[str, bytes]:
+def _learnt(how: Packing, root: Path, whole: Sequence[_Checked], documents: dict[str, dict]) -> Identities:
+    """With the names that anything in the archive tells as such."""
+    names = Identities(how.keep, how.scrub)
+    names.learn_as(HOST, platform.node())  # whose name may stand where nothing tells that it is one, as the user's
+    with suppress(KeyError, OSError):  # a user without a name
+        names.learn_as(USER, getpass.getuser())
+    for run, _ in whole:
+        names.leave(_id_of(run))
+        scrubbing.learn_run(run, names)
+        names.learn(_below(run, root))
+    for path, body in documents.items():
+        names.leave(Path(path).stem)  # a submission is called as its run
+        names.leave(Path(path).name)
+        scrubbing.learn_json(body, names)
+    return names
+
+
+def _path(path: str, names: Identities | None) -> str:
+    return path if names is None else "/".join(map(names.scrub, path.split("/")))
+
+
+def _enclosed(how: Packing) -> dict[str, Path | bytes]:
     """Texts of licences, the suite's own first where it is installed, and lists of what images hold, by their paths."""
-    found = {}
+    found: dict[str, Path | bytes] = {}
     with suppress(importlib.metadata.PackageNotFoundError):
-        own = importlib.metadata.distribution("rlhf-suite").read_text("licenses/LICENSE")
-        found[f"{LICENCES}/suite.txt"] = (own or "").encode()
+        if own := importlib.metadata.distribution("rlhf-suite").read_text("licenses/LICENSE"):
+            found[f"{LICENCES}/suite.txt"] = own.encode()
     for folder, paths, most in ((LICENCES, how.licences, DOCUMENT_BYTES), (SBOMS, how.sboms, _MOST_SBOM_BYTES)):
         for path in paths:
             name = f"{folder}/{path.name}"
             if name in found:
                 raise UsageError(f"{path}: the archive has another {name}")
-            found[name] = read_bytes(path, str(path), most, by_user=True)
-            if folder == SBOMS and b'"CycloneDX"' not in found[name]:
+            found[name] = data = read_bytes(path, str(path), most, by_user=True)
+            if folder == SBOMS and b'"CycloneDX"' not in data:
                 raise UsageError(f"{path} is no CycloneDX list of components, as suite images check --sbom writes it")
     return found
-
-
-def _fill(content: _Content, folder: Path, checked: list[tuple[Bundle, Verification]], is_bundle: bool) -> None:
-    names = content.names
-    found = [(run, result, _below(run, folder, is_bundle), _reason(run, result)) for run, result in checked]
-    documents = {} if is_bundle else dict(_documents(folder))
-    if names is not None:
-        names.learn_as(HOST, platform.node())  # whose name may stand where nothing tells that it is one, as the user's
-        with suppress(KeyError, OSError):  # a user without a name
-            names.learn_as(USER, getpass.getuser())
-        for run, _, below, reason in found:
-            if reason is None:
-                names.leave(_id_of(run))
-                scrubbing.learn_run(run, names)
-                names.learn(below)
-        for path, body in documents.items():
-            names.leave(Path(path).stem)  # a submission is called as its run
-            names.leave(Path(path).name)
-            scrubbing.learn_json(body, names)
-    for run, result, below, reason in found:
-        path = content.scrubbed_path(below)
-        if reason is None:
-            content.add(path, run, result)
-        else:
-            content.left_out.append(LeftOut(path=path, reason=content.scrubbed(reason)))
-    for path, body in documents.items():
-        clean = body if names is None else scrubbing.scrub_json(body, names)
-        text = json.dumps(clean, indent=2, allow_nan=False) + "\n"
-        content.files[f"{RUNS}/{content.scrubbed_path(path)}"] = text.encode()
-    if not content.runs:
-        raise UsageError(f"no bundle of {folder} can be packed: {content.left_out[0].reason}")
 
 
 def _reason(run: Bundle, result: Verification) -> str | None:
@@ -169,9 +165,8 @@ def _id_of(run: Bundle) -> str:
     return identity(run.asked()) if isinstance(run, ImportFolder) else run.manifest().run.id
 
 
-def _below(run: Bundle, folder: Path, is_bundle: bool) -> str:
-    """Where it lies below the folder, with slashes; of a folder that is the run, its name."""
-    return run.path.resolve().name if is_bundle else Path(os.path.relpath(run.path, folder)).as_posix()
+def _below(run: Bundle, root: Path) -> str:
+    return Path(os.path.relpath(run.path.resolve(), root.resolve())).as_posix()
 
 
 def _documents(folder: Path) -> Iterator[tuple[str, dict]]:
@@ -189,29 +184,16 @@ def _documents(folder: Path) -> Iterator[tuple[str, dict]]:
         yield name, body
 
 
-def _index(content: _Content, is_bundle: bool) -> Index:
-    require_names(content.files, "the folder")
-    files = tuple(_described(path, content.files[path]) for path in sorted(content.files, key=str.encode))
+def _described(contents: Mapping[str, Path | bytes]) -> tuple[PackedFile, ...]:
+    """Raises UsageError for what no archive holds."""
+    require_names(contents, "the folder")
+    files = []
+    for path in sorted(contents, key=str.encode):
+        with open_content(contents[path], path) as file:
+            found = hashlib.file_digest(file, "sha256")  # type: ignore[arg-type] # the type of open files lacks readinto
+            files.append(PackedFile(path=path, bytes=file.seek(0, os.SEEK_END), sha256=found.hexdigest()))
     total = sum(file.bytes for file in files)
     if len(files) > MOST_FILES - 2 or total > MOST_BYTES:
         most = f"the {MOST_FILES} and {MOST_BYTES} of one archive"
         raise UsageError(f"{len(files)} files of {total} bytes are more than {most}: pack fewer runs")
-    digests = [run.digest for run in content.runs if run.digest is not None]
-    return Index(
-        suite_version=suite_version(),
-        packed="bundle" if is_bundle else "folder",
-        identity="kept" if content.names is None else "scrubbed",
-        scrubbed={} if content.names is None else content.names.counts(),
-        digest=digest_of_all(digests) if len(digests) == len(content.runs) else None,
-        runs=tuple(sorted(content.runs, key=lambda run: run.path.encode())),
-        left_out=tuple(sorted(content.left_out, key=lambda each: each.path.encode())),
-        licences=tuple(file.path for file in files if file.path.startswith(f"{LICENCES}/")),
-        sboms=tuple(file.path for file in files if file.path.startswith(f"{SBOMS}/")),
-        files=files,
-    )
-
-
-def _described(path: str, content: Path | bytes) -> PackedFile:
-    with open_content(content, path) as file:
-        found = hashlib.file_digest(file, "sha256")  # type: ignore[arg-type] # the type of open files lacks readinto
-        return PackedFile(path=path, bytes=file.seek(0, os.SEEK_END), sha256=found.hexdigest())
+    return tuple(files)

@@ -51,18 +51,14 @@ def learn_run(run: Bundle, names: Identities) -> None:
                 names.learn(_plain(raw))
             else:
                 learn_json(value, names)
-    names.learn(run.path.name)
 
 
 def learn_json(value: Any, names: Identities, key: str = "") -> None:
     """The same of parsed JSON; ``key``: the field that holds it."""
-    if isinstance(value, dict):
-        for name, inner in value.items():
+    if isinstance(value, dict | list):
+        for name, inner in value.items() if isinstance(value, dict) else [(key, each) for each in value]:
             names.learn(name)
             learn_json(inner, names, name)
-    elif isinstance(value, list):
-        for inner in value:
-            learn_json(inner, names, key)
     elif isinstance(value, str):
         kind = _kind(key, value)
         if kind in _KINDS:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from suite.spec.base import Frozen, UsageError
+from suite.spec.foreign import read_bytes
 
 #: What a signature is for: one made for mail or for a commit does not fit.
 NAMESPACE = "suite-archive"
@@ -41,13 +42,13 @@ class Signature(Frozen):
 def sign(data: bytes, key: Path) -> bytes:
     """By a private key, or by a public one whose private half an agent has. Raises UsageError."""
     with tempfile.TemporaryDirectory(prefix="suite-signature-") as place:
-        content = Path(place, "index")
+        content = Path(place, "index")  # not by standard input, so that a key can ask for its word on the terminal
         content.write_bytes(data)
         done = _done(["ssh-keygen", "-q", "-Y", "sign", "-f", os.path.abspath(key), "-n", NAMESPACE, str(content)])
         if done.returncode != 0:
             why = " ".join(done.stderr.decode(errors="replace").split())[:200]
             raise UsageError(f"ssh-keygen cannot sign with {key}: {why}")
-        return content.with_name("index.sig").read_bytes()
+        return read_bytes(content.with_name("index.sig"), "index.sig")
 
 
 def check(data: bytes, signature: bytes | None, allowed: Path | None = None) -> Signature:
@@ -63,7 +64,7 @@ def check(data: bytes, signature: bytes | None, allowed: Path | None = None) -> 
         about = ["-n", NAMESPACE, "-s", str(file)]
         if allowed is None and shutil.which("ssh-keygen") is None:
             return Signature(outcome="signer not checked")
-        done = _done(["ssh-keygen", "-Y", "check-novalidate", *about], input=data)
+        done = _done(["ssh-keygen", "-Y", "check-novalidate", *about], data)
         found = _KEY.search(done.stdout.decode(errors="replace"))
         if done.returncode != 0 or found is None:
             return Signature(outcome="bad signature")
@@ -71,20 +72,18 @@ def check(data: bytes, signature: bytes | None, allowed: Path | None = None) -> 
         if allowed is None:
             return Signature(outcome="signer not checked", key=key)
         signers = os.path.abspath(allowed)
-        done = _done(["ssh-keygen", "-Y", "find-principals", "-f", signers, "-s", str(file)], input=b"")
+        done = _done(["ssh-keygen", "-Y", "find-principals", "-f", signers, "-s", str(file)], b"")
         for signer in done.stdout.decode(errors="replace").splitlines() if done.returncode == 0 else ():
-            checked = _done(["ssh-keygen", "-Y", "verify", "-f", signers, "-I", signer, *about], input=data)
+            checked = _done(["ssh-keygen", "-Y", "verify", "-f", signers, "-I", signer, *about], data)
             if checked.returncode == 0:
                 return Signature(outcome="signed", signer=signer, key=key)
         return Signature(outcome="signer not known", key=key)
 
 
-def _done(command: list[str], **given: bytes) -> subprocess.CompletedProcess[bytes]:
+def _done(command: list[str], data: bytes | None = None) -> subprocess.CompletedProcess[bytes]:
     """Raises UsageError where it cannot be run or does not end."""
     plain = {**os.environ, "LC_ALL": "C"}
     try:
-        return subprocess.run(command, capture_output=True, timeout=_SECONDS, env=plain, **given)  # type: ignore
-    except FileNotFoundError as error:
-        raise UsageError("signatures need ssh-keygen, which is not here: install OpenSSH's client") from error
-    except subprocess.TimeoutExpired as error:
-        raise UsageError(f"ssh-keygen did not end within {_SECONDS:g} s") from error
+        return subprocess.run(command, capture_output=True, timeout=_SECONDS, env=plain, input=data)
+    except (FileNotFoundError, subprocess.TimeoutExpired) as error:
+        raise UsageError(f"signatures need ssh-keygen, of OpenSSH's client: {error}") from error
