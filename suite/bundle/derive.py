@@ -66,7 +66,8 @@ def derive(
     work, work_notes = compute(timeline, shares, beside)
     turns = _turns(timeline)
     rows = 1 if turns is None else len(turns.rows)
-    cannot_be = impossible_figures(timeline, work, shares)
+    peaks = memory(timeline)
+    cannot_be = impossible_figures(timeline, work, shares, peaks)
     noise, validity = noise_and_validity(timeline, work, cannot_be, rows)
     made = Record(
         run=_run_facts(events, manifest),
@@ -85,7 +86,7 @@ def derive(
         rollout=rates.rollout(timeline),
         staleness=stale,
         overlap=beside,
-        memory=memory(timeline),
+        memory=peaks,
         compute=work,
         energy=energy(timeline),
         steady_state=rates.steadiness(timeline),

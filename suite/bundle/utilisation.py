@@ -27,6 +27,8 @@ _values = attrgetter(*_NAMES)
 #: One for each of these names, -1 for null.
 _Values = tuple[int, ...]
 _NOTHING: _Values = (-1,) * len(_NAMES)
+#: What a rank of an engine holds in every phase.
+_STATES = ("weights", "reference", "optimizer")
 
 
 def memory(timeline: Timeline) -> Memory:
@@ -215,14 +217,20 @@ def _device_of(timeline: Timeline) -> tuple[Device | None, tuple[str, ...]]:
     return device, () if device else (f"device {name!r} is not in the catalogue, so its peak is unknown",)
 
 
-def impossible_figures(timeline: Timeline, work: Compute | None, phases: Phases | None) -> Iterator[str]:
-    """Phases that took less than their products at the device's peak, with causal attention, which is computed at
-    least. No trainers are judged, which may leave out or move what the suite's engines do, and no split runs, whose
-    phases are waits."""
+def impossible_figures(
+    timeline: Timeline, work: Compute | None, phases: Phases | None, memory: Memory
+) -> Iterator[str]:
+    """A peak below what the layout holds, and phases that took less than their products at the device's peak, with
+    causal attention, which is computed at least. No trainers are judged, which may leave out or move what the suite's
+    engines do and hold, and of split runs, whose phases are waits, no phase."""
     manifest = timeline.manifest
-    if manifest.backend.kind != "engine" or manifest.layout.placement != "colocated":
+    if manifest.backend.kind != "engine" or _device_of(timeline)[0] is None:
         return
-    if work is None or phases is None or work.peak_flops is None:
+    peak = memory.peak_device_bytes if memory.peak_reserved_bytes is None else memory.peak_reserved_bytes
+    held = 0 if memory.floor is None else sum(memory.floor.parts.get(part, 0) for part in _STATES)
+    if peak is not None and peak < held:
+        yield f"the peak is {peak / 1e9:.3g} GB, {' and '.join(_STATES)} of the layout take {held / 1e9:.3g}"
+    if manifest.layout.placement != "colocated" or work is None or phases is None or work.peak_flops is None:
         return
     least_work = _flops(manifest, manifest.work.global_rollouts, "causal", *_done(timeline))
     for name in ("generate", "score", "reference", "train"):

@@ -250,11 +250,10 @@ def slow(**peaks: Any) -> Any:
     return find_device(GPU).model_copy(update=peaks)
 
 
-def judged(root, monkeypatch, device=None, memory_bytes=512 << 20, size=GPT, **facts):
+def judged(root, monkeypatch, device=None, memory_bytes=512 << 20, size=GPT):
     """Why a run on a GPU is invalid; empty where it is not."""
     manifest = synthetic_manifest(device="cuda", precision="bf16", size=size)
     ranks = ranks_of(manifest, rules=4, device_name=GPU, memory_bytes=memory_bytes)
-    of_kind(ranks[0], "environment")[0]["facts"].update(facts)
     monkeypatch.setattr("suite.bundle.utilisation.find_device", lambda _name: device or slow())
     validity = recorded(root, manifest, ranks).validity
     return "; ".join(validity.reasons) if validity.status == "invalid" else ""
@@ -267,6 +266,11 @@ def test_a_phase_that_is_quicker_than_its_products_at_the_devices_peak_is_invali
     reasons = judged(tmp_path, monkeypatch, slow(peak_flops={"bf16": peak}))
     assert "train took" in reasons and "score took" not in reasons
     assert judged(tmp_path / "just", monkeypatch, slow(peak_flops={"bf16": 1.01 * peak})) == ""
+
+
+def test_a_peak_below_what_the_layout_holds_is_invalid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "the peak is 0.604 GB" in judged(tmp_path, monkeypatch, size=LARGE)
+    assert judged(tmp_path / "enough", monkeypatch, size=LARGE, memory_bytes=64 << 30) == ""
 
 
 def test_work_that_is_no_one_number_is_invalid(tmp_path: Path) -> None:
