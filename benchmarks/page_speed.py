@@ -67,7 +67,7 @@ def main() -> None:
             entries = list(runs(rows, repeats))
             begin = time.perf_counter()
             page = Path(folder) / f"{rows}.html"
-            size = write_page(build(entries), entries, page)
+            size = write_page(build(entries), page)
             made = time.perf_counter() - begin
             opened, chosen, filtered = measure(tab, page)
             print(

@@ -158,9 +158,9 @@ _METRICS: tuple[tuple[str, str, str, Callable[[Row], Interval | float | None]], 
     *((f"phase {one.label}", "s", "less", _phase(one.name)) for one in ALL),
     ("idle", "% of an iteration", "less", lambda row: row.idle.share if row.idle else None),
     ("memory, floor over peak", "%", "more", lambda row: row.memory.efficiency if row.memory else None),
-    ("MFU", "%", "more", lambda row: row.mfu),
-    ("HFU", "%", "more", lambda row: row.hfu),
-    ("MBU", "%", "more", lambda row: row.mbu),
+    ("MFU", "%", "more", lambda row: row.utilisation["mfu"]),
+    ("HFU", "%", "more", lambda row: row.utilisation["hfu"]),
+    ("MBU", "%", "more", lambda row: row.utilisation["mbu"]),
     ("energy", "J/sample", "less", lambda it: it.energy.joules_per_sample if it.energy and it.energy.valid else None),
 )
 

@@ -88,7 +88,8 @@ class TestFigures:
         entry = made.entry(device="cuda")
         compute = structs.replace(entry.record.compute, hfu_causal=0.35, hardware_flops_causal=0.9e12)
         causal = made.recorded(entry, compute=compute)
-        assert (row_of(causal).hfu, row_of(causal).hfu_causal) == (pytest.approx(0.41), pytest.approx(0.35))
+        found = row_of(causal).utilisation
+        assert (found["hfu"], found["hfu_causal"]) == (pytest.approx(0.41), pytest.approx(0.35))
         assert "38 / 41 / 35 / 22" in render(build([causal]), {})
 
 

@@ -83,9 +83,8 @@ _RANKING = (
     "rank."
 )
 _ROUNDS = (
-    "Rounds: rows of a plan took turns, and their rates went up and down together. Ratios and eta are therefore of "
-    "runs of the same round, with Student's t on the differences within rounds in place of Welch. The rates' own "
-    "intervals hold what the machine did."
+    "Rounds: rows of a plan took turns, and their rates went up and down together, as the rates' own intervals say. "
+    "Ratios and eta are of runs of the same round, by Student's t on the differences within rounds."
 )
 _TURNS = (
     "Turns: rows that were started together took turns by iteration, one at work while the others waited. Their "

@@ -39,7 +39,6 @@ class Machine:
     their numbers of runs. ``notes``: what stacks say of themselves, by their names."""
 
     letter: str
-    is_cpu: bool
     name: str
     device_memory_bytes: int | None
     facts: dict[str, tuple[str, ...]]
@@ -99,11 +98,11 @@ def _machine(letter: str, records: Sequence[Record]) -> Machine:
         facts["more facts"] = (f"{left}, left out here",)
     hardware = next(filter(None, map(hardware_of, records)), ())
     cuda = [record for record in records if record.run.device == "cuda"]
+    named = ", ".join(filter(None, hardware[1:2] if cuda else hardware[1:])) or "unknown hardware"
     sizes = [inner(record.environment.worker, "device", "memory_bytes") for record in cuda]
     return Machine(
         letter=letter,
-        is_cpu=not cuda,
-        name=", ".join(filter(None, hardware[1:2] if cuda else hardware[1:])) or "unknown hardware",
+        name="CPU " * (not cuda) + named,
         device_memory_bytes=min((size for size in sizes if type(size) is int and size > 0), default=None),
         facts=facts | _ceilings(records),
         notes=_notes(records),

@@ -12,7 +12,7 @@ from suite.report.facts.conventions import clock_of
 from suite.report.facts.entry import SUITE_CLOCK, Entry, Setting, WorkKind, grouped, kind_of
 from suite.report.facts.machines import assign_machines
 from suite.report.facts.rollout import Rollout, lengths_hash_of, rollout_of
-from suite.report.facts.suspect import doubts_of, is_invalid, is_suspect, pooled, takes_suspect
+from suite.report.facts.suspect import is_invalid, is_suspect, pooled, takes_suspect
 from suite.report.facts.variants import LaunchSetting, assign_launches, launch_setting_of, variants
 from suite.spec.manifest import Manifest
 from suite.stats.intervals import Interval, RunSeconds, log_rates, pooled_rate
@@ -68,10 +68,7 @@ class Row:
     turns: tuple[Turn | None, ...]
     samples_per_iteration: int | None
     iteration_seconds: float | None
-    mfu: float | None
-    hfu: float | None
-    hfu_causal: float | None
-    mbu: float | None
+    utilisation: dict[str, float | None]
     void_iterations: int
     verdicts: tuple[tuple[str, int], ...]
     unsteady_reasons: tuple[str, ...]
@@ -203,7 +200,7 @@ def _row(
         runs_interrupted=sum(entry.record.status == "interrupted" for entry in entries),
         runs_suspect=sum(map(is_suspect, records)),
         runs_invalid=sum(map(is_invalid, records)),
-        doubts=doubts_of(records),
+        doubts=tuple(dict.fromkeys(why for one in records if one.validity for why in one.validity.reasons)),
         holds_suspect=holds_suspect,
         is_ranked=with_suspect or not holds_suspect,
         measured=runs,
@@ -211,10 +208,7 @@ def _row(
         turns=tuple(turn_of(record, launch) for record in measured),
         samples_per_iteration=counts.samples if counts else None,
         iteration_seconds=sum(sum(run.seconds) for run in runs) / iterations if iterations else None,
-        mfu=costs.over_time(measured, "mfu"),
-        hfu=costs.over_time(measured, "hfu"),
-        hfu_causal=costs.over_time(measured, "hfu_causal"),
-        mbu=costs.over_time(measured, "mbu"),
+        utilisation={name: costs.over_time(measured, name) for name in ("mfu", "hfu", "hfu_causal", "mbu")},
         void_iterations=sum(len(record.void_iterations or ()) for record in records),
         verdicts=tuple(sorted(Counter(one.steady_state.verdict or "too short to tell" for one in measured).items())),
         unsteady_reasons=tuple(sorted({reason for record in measured for reason in record.steady_state.reasons})),

@@ -38,15 +38,6 @@ def pooled(records: Sequence[Record], with_suspect: bool) -> list[Record]:
     return sound if with_suspect else quiet or sound
 
 
-def doubts_of(records: Sequence[Record]) -> tuple[str, ...]:
-    """What speaks against the runs of a row, each reason once: those that differ in their figures alone are one."""
-    first: dict[str, str] = {}
-    for record in records:
-        for reason in record.validity.reasons if record.validity else ():
-            first.setdefault(reason.translate(_FIGURES), reason)
-    return tuple(first.values())
-
-
 def doubt_lines(rows: "Sequence[Row]") -> list[str]:
     """How many runs of which rows, and what became of them, then each reason with its rows."""
     kept = {True: "counted, as asked for", False: "left out"}
@@ -62,7 +53,7 @@ def doubt_lines(rows: "Sequence[Row]") -> list[str]:
         lines.append(f"{counted(total, 'suspect or invalid run')} {word}: {counts}")
     first: dict[str, str] = {}
     told = ((first.setdefault(why.translate(_FIGURES), why), row.name) for row in rows for why in row.doubts)
-    return lines + [f"{reason}: {', '.join(names)}" for reason, names in grouped(told).items()]
+    return lines + [f"{reason}: {', '.join(dict.fromkeys(names))}" for reason, names in grouped(told).items()]
 
 
 @dataclass(frozen=True)

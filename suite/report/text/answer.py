@@ -122,7 +122,7 @@ def scope(model: ReportModel) -> str:
     found = (sorted({row.backend for row in rows}), [row.size for row in rows], sorted({row.ranks for row in rows}))
     texts = (list(dict.fromkeys(inline(str(one)) for one in known)) for known in found)
     backends, sizes, ranks = (listed(few(known, _MOST_NAMES, "{} more")) for known in texts)
-    machines = list(dict.fromkeys(f"{'CPU ' * one.is_cpu}{inline(one.name)}" for one in model.machines))
+    machines = list(dict.fromkeys(inline(one.name) for one in model.machines))
     where = listed(few(machines, 2, "{} more kinds of machine"))
     when = "" if model.started is None else f", {moment(model.started)} to {moment(model.ended)}"
     return (

@@ -38,7 +38,7 @@ _SHARED_CPU = (
 def throughput(model: ReportModel) -> Iterator[Block]:
     yield f"All rows: {common(model.rows)}."
     rows, notes = model.rows, Notes()
-    causal = any(row.hfu_causal is not None for row in rows)
+    causal = any(row.utilisation["hfu_causal"] is not None for row in rows)
     columns: list[Shown] = [
         *IDENTITY,
         *varying(rows),
@@ -47,7 +47,7 @@ def throughput(model: ReportModel) -> Iterator[Block]:
         (Column("tokens/s"), shown("tokens_per_second.value")),
         (Column("tokens/s/device"), shown("tokens_per_second_per_device.value")),
     ]
-    if any(rate is not None for row in rows for rate in (row.mfu, row.hfu, row.mbu)):
+    if any(rate is not None for row in rows for rate in row.utilisation.values()):
         title = f"MFU / {'HFU / HFU causal' if causal else 'HFU'} / MBU %"
         columns.append((Column(title), lambda row: _utilisation(row, causal, notes)))
     columns.append((Column("steady", False), lambda row: _steady(row, notes)))
@@ -59,7 +59,7 @@ def throughput(model: ReportModel) -> Iterator[Block]:
 
 
 def _utilisation(row: Row, causal: bool, notes: Notes) -> str:
-    rates = (row.mfu, row.hfu, *([row.hfu_causal] if causal else []), row.mbu)
+    rates = [rate for name, rate in row.utilisation.items() if causal or name != "hfu_causal"]
     figures = UNKNOWN if set(rates) == {None} else " / ".join(percent(rate) for rate in rates)
     unknown = _UNKNOWN_RATES if row.measured and None in rates else ""
     reasons = (unknown, _ABOVE_PEAK * any((rate or 0) > 1 for rate in rates))
