@@ -40,7 +40,7 @@ def print_answer(model: ReportModel) -> None:
         print_widest([Form(cells, compact=False), Form(cells), Form([_short(one) for one in alike])])
     if len(verdicts) > MOST_SHOWN:
         say(f"and {len(verdicts) - MOST_SHOWN} more in the report")
-    for line in (*([] if shown else [nothing_ranked(model)]), *figures(model), trust(model)):
+    for line in (*([] if shown else [nothing_ranked(model)]), *figures(model), trust(model).text):
         print_wrapped(line)
 
 
