@@ -42,6 +42,10 @@ _DECODE = {
     writer: msgspec.json.Decoder(Union[tuple(of_writer.values())]).decode  # noqa: UP007
     for writer, of_writer in FIELDS.items()
 }
+_parse, _encode = msgspec.json.Decoder().decode, msgspec.json.Encoder().encode
+#: In a line without these a name is followed by ``":`` at once, and hardly anything else is: where a line has as many
+#: of it as what was parsed, written again, no name of an object was there twice and lost.
+_CAREFUL = (b"\\", b"\t", b"\r", b" :")
 
 
 @dataclass(frozen=True)
@@ -196,7 +200,7 @@ def events_in(data: bytes, name: str, rank: int | None, notes: list[str]) -> tup
     if lines.pop():
         notes.append(f"{name} line {len(lines) + 1} was cut short and left out")
     writer = "driver" if rank is None else "rank"
-    decode = _DECODE[writer]
+    decode, careful = _DECODE[writer], [mark for mark in _CAREFUL if mark in data]
     for seq, line in enumerate(lines):
         where = f"{name} line {seq + 1}"
         try:
@@ -204,6 +208,8 @@ def events_in(data: bytes, name: str, rank: int | None, notes: list[str]) -> tup
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             unknown.append(_of_later_kind(line, FIELDS[writer], where, error))
             continue
+        if any(mark in line for mark in careful) or _encode(_parse(line)).count(b'":') != line.count(b'":'):
+            parse_object(text_of(line, where), where)  # where no name is twice, only a text looked like one
         if event.rank != rank:
             raise DamagedBundle(f"{where} says rank {event.rank} in the file of {rank_name(rank)}")
         if event.seq != seq:

@@ -11,12 +11,15 @@ import numpy as np
 from suite.bundle.event_fields import Start
 from suite.bundle.events import Events
 from suite.bundle.facts import facts_of, inner
+from suite.bundle.files import DamagedBundle
 from suite.bundle.parts import ClockRange, Noise, Spread, Straggler
 from suite.bundle.record import Energy
 from suite.bundle.timeline import Timeline
 
 #: Of the iteration, that a rank comes later than the last but one before it is called a straggler.
 LATE_SHARE = 0.05
+#: Figures of a GPU's window that a record has.
+_OF_DEVICE = ("sm_clock_mhz_mean", "temperature_max", "other_processes")
 #: Power sensors see about a quarter of the run time on A100 and H100 (arXiv 2312.02741), so short windows say little.
 SHORTEST_WINDOW_SECONDS = 10.0
 #: By figure, of each rank that tells it with every counted iteration: what it tells.
@@ -80,8 +83,10 @@ def _told(timeline: Timeline) -> Told:
     found: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for event in timeline.counted_events():
         noise: dict[str, Any] = event.noise or {}
-        for whose, window in (("", noise), ("host.", noise.get("host") or {}), ("device.", event.device or {})):
-            for name in window:
+        host, device = noise.get("host") or {}, event.device or {}
+        windows = (("", noise, noise.keys() - {"host"}), ("host.", host, host), ("device.", device, _OF_DEVICE))
+        for whose, window, names in windows:
+            for name in names:
                 value = _figure(window, name)
                 if value is not None:
                     found[whose + name][event.rank or 0].append(value)
@@ -92,9 +97,13 @@ def _told(timeline: Timeline) -> Told:
 
 
 def _figure(window: _Window, name: str) -> float | None:
-    """A number of a window from 0, null where it tells none."""
-    value: Any = window.get(name)
-    return float(value) if type(value) in (int, float) and 0 <= value < 1e18 else None
+    """A number of a window, null where it tells none. Raises DamagedBundle for anything else."""
+    value = window.get(name)
+    if value is None:
+        return None
+    if type(value) not in (int, float) or not 0 <= value < 1e18:
+        raise DamagedBundle(f"a device window's {name} is {ascii(value)[:40]}, not a number from 0")
+    return float(value)
 
 
 def _rate(told: Told, name: str, per: tuple[str, ...] = ("seconds",), least: bool = False) -> Spread | None:
@@ -211,10 +220,14 @@ def energy(timeline: Timeline) -> Energy | None:
 
 
 def throttle_reasons(timeline: Timeline) -> tuple[str, ...]:
-    """What held the clocks back in counted iterations: NVML's names, sorted."""
-    told = [(event.device or {}).get("throttle_reasons") for event in timeline.counted_events()]
-    found = {reason for reasons in told if isinstance(reasons, list) for reason in reasons if isinstance(reason, str)}
-    return tuple(sorted(found))
+    """What held the clocks back in counted iterations: NVML's names, sorted. Raises DamagedBundle for no texts."""
+    reasons: set[str] = set()
+    for event in timeline.counted_events():
+        found = (event.device or {}).get("throttle_reasons", [])
+        if not isinstance(found, list) or not all(isinstance(reason, str) for reason in found):
+            raise DamagedBundle("a device window's throttle_reasons are not a list of texts")
+        reasons.update(found)
+    return tuple(sorted(reasons))
 
 
 def _sum_of_windows(windows: Sequence[_Window]) -> _Total:

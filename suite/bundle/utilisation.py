@@ -1,6 +1,7 @@
 """What the run took of its devices: peak memory over ranks and phases against the floor, shares of the peak arithmetic
 and bandwidth, and what no device of the kind can do."""
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
@@ -10,7 +11,8 @@ import msgspec
 
 from suite.bundle.event_fields import Memory as Report
 from suite.bundle.events import SETUP, Events
-from suite.bundle.facts import facts_of, inner
+from suite.bundle.facts import facts_of, inner, listed_objects, positive
+from suite.bundle.files import DamagedBundle
 from suite.bundle.manifest_file import once_per_manifest
 from suite.bundle.parts import Overlap, Peaks
 from suite.bundle.record import Compute, Floor, Memory, Phases
@@ -21,18 +23,22 @@ from suite.spec.manifest import Manifest
 from suite.theory.bandwidth import ENGINE_SAMPLES, decode_bytes
 from suite.theory.flops import Attention, IterationFlops, iteration_flops
 from suite.theory.memory import Rules, memory_floor
+from suite.theory.parameters import parameter_count
+from suite.theory.shards import WEIGHT_BYTES
 
 _NAMES = Peaks.__struct_fields__
 _values = attrgetter(*_NAMES)
 #: One for each of these names, -1 for null.
 _Values = tuple[int, ...]
 _NOTHING: _Values = (-1,) * len(_NAMES)
+#: Larger than the last cache of any device in the catalogue, which therefore reads weights anew in every step.
+_BEYOND_CACHE_BYTES = 1 << 30
 #: What a rank of an engine holds in every phase.
 _STATES = ("weights", "reference", "optimizer")
 
 
 def memory(timeline: Timeline) -> Memory:
-    """Peaks of the counted iterations, and the floor, which needs no run.
+    """Peaks of the counted iterations, and the floor, which needs no run. Raises DamagedBundle.
 
     Of a split run they are those of the training side, as is the floor. A rank's peak is the largest that it knows;
     over ranks it is null where a rank knows none.
@@ -109,7 +115,10 @@ def _retries(events: Events, counted: frozenset[int], world: Sequence[int]) -> i
 def _baseline(events: Events, world: Sequence[int]) -> int | None:
     """Resident bytes before the model was built: the largest of all ranks, null where one does not say."""
     found: list[Any] = [facts_of(events, rank).get("resident_baseline_bytes") for rank in world]
-    return max(found) if all(type(value) is int and value >= 0 for value in found) else None
+    for rank, value in enumerate(found):
+        if value is not None and (type(value) is not int or value < 0):
+            raise DamagedBundle(f"events/rank-{rank}.jsonl: resident_baseline_bytes is {ascii(value)[:40]}, not bytes")
+    return None if None in found else max(found)
 
 
 def compute(
@@ -208,7 +217,9 @@ def _device_of(timeline: Timeline) -> tuple[Device | None, tuple[str, ...]]:
     names: set[str | None] = set()
     for rank in range(manifest.layout.ranks):
         name = inner(facts_of(timeline.events, rank), "device", "name")
-        names.add(name if isinstance(name, str) else None)
+        if not isinstance(name, str | None):
+            raise DamagedBundle(f"events/rank-{rank}.jsonl: device.name is {ascii(name)[:40]}, not text")
+        names.add(name)
     if len(names) > 1:
         listed = ", ".join(sorted(str(name) for name in names))
         return None, (f"ranks report different devices ({listed}), so there is no one peak",)
@@ -220,11 +231,14 @@ def _device_of(timeline: Timeline) -> tuple[Device | None, tuple[str, ...]]:
 def impossible_figures(
     timeline: Timeline, work: Compute | None, phases: Phases | None, memory: Memory
 ) -> Iterator[str]:
-    """A peak below what the layout holds, and phases that took less than their products at the device's peak, with
-    causal attention, which is computed at least. No trainers are judged, which may leave out or move what the suite's
-    engines do and hold, and of split runs, whose phases are waits, no phase."""
-    manifest = timeline.manifest
-    if manifest.backend.kind != "engine" or _device_of(timeline)[0] is None:
+    """Messages that no link carries, a peak below what the layout holds, and phases that took less than their products
+    at the device's peak, with causal attention, which is computed at least. Of trainers, which may leave out or move
+    what the suite's engines do and hold, only messages are judged; of split runs, whose phases are waits, no phase."""
+    manifest, (device, _) = timeline.manifest, _device_of(timeline)
+    if device is None:
+        return
+    yield from _messages(facts_of(timeline.events, 0).get("network"), device)
+    if manifest.backend.kind != "engine":
         return
     peak = memory.peak_device_bytes if memory.peak_reserved_bytes is None else memory.peak_reserved_bytes
     held = 0 if memory.floor is None else sum(memory.floor.parts.get(part, 0) for part in _STATES)
@@ -238,3 +252,20 @@ def impossible_figures(
         least = (flops + least_work.recompute if name == "train" else flops) / (work.peak_flops * manifest.layout.ranks)
         if phase is not None and 0 < phase.seconds < least:
             yield f"{name} took {phase.seconds:.3g} s, its products take {least:.3g} s at the peak of the device"
+    weights = parameter_count(manifest.size).total * WEIGHT_BYTES[manifest.measure.precision] / manifest.layout.tensor
+    is_read = manifest.size.experts is None and manifest.layout.generation == "hf" and weights > _BEYOND_CACHE_BYTES
+    if is_read and work.mbu is not None and work.mbu > 1:
+        yield f"decoding read {work.mbu:.3g} times what the device's memory gives in its time"
+
+
+def _messages(network: Any, device: Device) -> Iterator[str]:
+    """In a node a device sends with half of its link, and a switch that adds up saves at most the other half."""
+    link = device.link_bytes_per_second or math.inf
+    for one in listed_objects(inner(network, "measurements")):
+        most = link if one.get("pattern") == "all_reduce" else link / 2
+        rates = [positive(size.get("bus_bytes_per_second")) or 0.0 for size in listed_objects(one.get("sizes"))]
+        if one.get("scope") == "within_node" and max(rates, default=0.0) > most:
+            yield (
+                f"{max(rates) / 1e9:.3g} GB/s is the bus bandwidth of {ascii(one.get('pattern'))[:40]} within a node, "
+                f"whose links carry {most / 1e9:.3g} at most"
+            )

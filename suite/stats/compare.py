@@ -24,6 +24,8 @@ class Comparison:
     ratio: Interval
     verdict: ComparisonVerdict
     equivalent: bool | None
+    margin: float
+    reasons: tuple[str, ...]
     paired_rounds: int | None = None
     turns: int | None = None
 
@@ -96,12 +98,18 @@ def compare(
     What runs that took turns share of their noise is not used here (``suite.stats.rounds`` does): the intervals are
     then rather too wide.
 
-    The bounds are null where either side has fewer than two runs; each has one at least.
+    The bounds are null where either side has fewer than two runs. Raises ValueError for a margin that is not positive
+    or a side without runs.
     """
+    if not margin > 0:
+        raise ValueError(f"the margin is {margin}, must be above 0")
+    if not a or not b:
+        raise ValueError("a ratio needs at least one run on each side")
     difference = welch(a, b, prior)
     if difference is None:
+        reason = f"{len(a)} and {len(b)} runs: at least 2 on each side tell the spread between runs"
         ratio = Interval(math.exp(mean_of(log_rates(a)) - mean_of(log_rates(b))), None, None)
-        return Comparison(ratio, "not distinguishable", None)
+        return Comparison(ratio, "not distinguishable", None, margin, (reason,))
     return decided(difference, margin, pairs, sides)
 
 
@@ -119,4 +127,4 @@ def decided(
     verdict: ComparisonVerdict = "faster" if low > 1 else "slower" if high < 1 else "not distinguishable"
     least, most = difference.interval(1 - 0.10 / pairs, sides)
     equivalent = 1 / (1 + margin) <= least and most <= 1 + margin
-    return Comparison(Interval(math.exp(difference.mean), low, high), verdict, equivalent, rounds, turns)
+    return Comparison(Interval(math.exp(difference.mean), low, high), verdict, equivalent, margin, (), rounds, turns)

@@ -80,6 +80,7 @@ def first(events: Events, kind: str) -> dict[str, Any]:
         ("memory", "peak_allocated_bytes", 1.5, "peak_allocated_bytes is 1.5"),
         ("memory", "peak_allocated_bytes", 1 << 80, "peak_allocated_bytes"),
         ("environment", "facts", None, "facts is None"),
+        ("environment", "facts", {"resident_baseline_bytes": "much"}, "resident_baseline_bytes"),
         ("environment", "facts", {"text": "\ud800"}, "not Unicode"),
         ("environment", "facts", {"memory_bytes": 10**400}, "a number too large to read"),
         ("environment", "facts", reduce(lambda inner, _: {"in": inner}, range(100), {}), "levels deep"),

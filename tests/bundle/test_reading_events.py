@@ -86,9 +86,23 @@ def test_whatever_bytes_are_changed_they_are_read_or_damage(data: st.DataObject)
     outcome(bytes(content))
 
 
-@pytest.mark.parametrize("line", [b'{"a":NaN}', b'{"a":1}{"b":2}', b'{"a":' + b"[" * 5000 + b"]" * 5000 + b"}"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"a":1,"a":2}',
+        b'{"a" :1,"a":2}',
+        b'{"a":1,"b":{"c":1,"c":2}}',
+        b'{"a":1,"b":[{"c":1},{"c":1,"c":2}]}',
+        b'{"a":1,"\\u0061":2}',
+        b'{"a":": b","a":2}',
+        b'{"a" :": b","a":2}',
+        b'{"a":NaN}',
+        b'{"a":1}{"b":2}',
+        b'{"a":' + b"[" * 5000 + b"]" * 5000 + b"}",
+    ],
+)
 @pytest.mark.parametrize("kind", ["phase", "iteration"])
-def test_what_is_no_object_is_damage(line: bytes, kind: str) -> None:
+def test_what_is_no_object_with_each_name_once_is_damage(line: bytes, kind: str) -> None:
     """Also within an event in which all else is right."""
     whole = json.dumps(next(event for event in EVENTS if event["kind"] == kind)).encode()
     for spoilt in (line, whole.replace(b"{", line[:-1] + b",", 1)):

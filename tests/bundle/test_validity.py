@@ -250,10 +250,16 @@ def slow(**peaks: Any) -> Any:
     return find_device(GPU).model_copy(update=peaks)
 
 
-def judged(root, monkeypatch, device=None, memory_bytes=512 << 20, size=GPT):
+def measured(pattern: str, gigabytes: float, scope: str = "within_node") -> dict[str, Any]:
+    sizes = [{"bus_bytes_per_second": gigabytes * 1e9}, "unreadable"]
+    return {"measurements": [None, {"scope": scope, "pattern": pattern, "sizes": sizes}]}
+
+
+def judged(root, monkeypatch, device=None, memory_bytes=512 << 20, size=GPT, **facts):
     """Why a run on a GPU is invalid; empty where it is not."""
     manifest = synthetic_manifest(device="cuda", precision="bf16", size=size)
     ranks = ranks_of(manifest, rules=4, device_name=GPU, memory_bytes=memory_bytes)
+    of_kind(ranks[0], "environment")[0]["facts"].update(facts)
     monkeypatch.setattr("suite.bundle.utilisation.find_device", lambda _name: device or slow())
     validity = recorded(root, manifest, ranks).validity
     return "; ".join(validity.reasons) if validity.status == "invalid" else ""
@@ -268,9 +274,30 @@ def test_a_phase_that_is_quicker_than_its_products_at_the_devices_peak_is_invali
     assert judged(tmp_path / "just", monkeypatch, slow(peak_flops={"bf16": 1.01 * peak})) == ""
 
 
+def test_decoding_that_outruns_the_devices_memory_is_invalid_where_no_cache_can_hold_the_weights(tmp_path, monkeypatch):
+    slow_memory = slow(memory_bytes_per_second=1e6)
+    assert judged(tmp_path / "small", monkeypatch, slow_memory) == ""
+    assert "decoding read" in judged(tmp_path, monkeypatch, slow_memory, memory_bytes=64 << 30, size=LARGE)
+
+
 def test_a_peak_below_what_the_layout_holds_is_invalid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "the peak is 0.604 GB" in judged(tmp_path, monkeypatch, size=LARGE)
     assert judged(tmp_path / "enough", monkeypatch, size=LARGE, memory_bytes=64 << 30) == ""
+
+
+@pytest.mark.parametrize(
+    ("network", "is_wrong"),
+    [
+        (measured("send_receive", 290), False),
+        (measured("send_receive", 310), True),
+        (measured("all_reduce", 310), False),  # a switch that adds up
+        (measured("all_reduce", 610), True),
+        (measured("all_gather", 310, "across_nodes"), False),
+        ({"measurements": 7}, False),
+    ],
+)
+def test_messages_that_no_link_of_the_device_carries_are_invalid(tmp_path, monkeypatch, network, is_wrong):
+    assert ("is the bus bandwidth of" in judged(tmp_path, monkeypatch, network=network)) is is_wrong
 
 
 def test_work_that_is_no_one_number_is_invalid(tmp_path: Path) -> None:
