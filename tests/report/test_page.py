@@ -210,7 +210,7 @@ class TestTraces:
     def test_the_median_of_the_counted_iterations_is_drawn_with_phases_that_follow_each_other(self, tmp_path):
         entries = self.entries(tmp_path)
         record = entries[0].record
-        found, left_out = bundles.traces_of(build(entries).rows, {entry.path: entry for entry in entries})
+        found, left_out = bundles.traces_of(build(entries).rows)
         assert [trace.run for trace in found] == [record.run.id] and not left_out
         counted = sorted(record.iterations.seconds[record.steady_state.warmup :])
         assert found[0].seconds in (counted[(len(counted) - 1) // 2], counted[len(counted) // 2])
@@ -225,7 +225,7 @@ class TestTraces:
         monkeypatch.setattr(bundles, "MOST_RUNS", 1)
         entries = [*self.entries(tmp_path / "a", ranks=8), *self.entries(tmp_path / "b")]
         rows = sorted(build(entries).rows, key=lambda row: -row.ranks)
-        (trace,), left_out = bundles.traces_of(rows, {entry.path: entry for entry in entries})
+        (trace,), left_out = bundles.traces_of(rows)
         work = [sum(bar.work for bar in one.bars) for one in trace.shown]
         assert trace.ranks == 8 and len(work) == 4 and "1 more row" in left_out
 
