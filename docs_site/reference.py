@@ -10,10 +10,12 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout, suppress
 from types import ModuleType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from msgspec import Meta, structs
 from pydantic import BaseModel
 
+from suite.bundle.parts import Part
 from suite.cli.commands import COMMANDS, Group
 from suite.cli.saved_help import saved_page
 from suite.export.tables import TABLES
@@ -89,20 +91,30 @@ def fields_page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _rows(model: type[BaseModel], prefix: str = "", above: tuple[type, ...] = ()) -> Iterator[str]:
-    for name, field in model.model_fields.items():
-        path = f"{prefix}{field.alias or name}"
-        inner = _model_in(field.annotation)
-        kind = _type_name(field.annotation)
-        told = [fact.description for fact in field.metadata if isinstance(fact, Declared)]
-        text = field.description or "".join(told) or (_first_line(inner) if inner else "")
-        yield f"| `{path}` | {_cell(kind)} | {_cell(text)} |"
+def _rows(model: type, prefix: str = "", above: tuple[type, ...] = ()) -> Iterator[str]:
+    for name, annotation, told in _fields(model):
+        path, inner = f"{prefix}{name}", _model_in(annotation)
+        text = told or (_first_line(inner) if inner else "")
+        yield f"| `{path}` | {_cell(_type_name(annotation))} | {_cell(text)} |"
         if inner is not None and inner not in above:
-            yield from _rows(inner, f"{path}{'[]' if _is_list(field.annotation) else ''}.", (*above, model))
+            yield from _rows(inner, f"{path}{'[]' if _is_list(annotation) else ''}.", (*above, model))
 
 
-def _model_in(annotation: Any) -> type[BaseModel] | None:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+def _fields(model: type) -> Iterator[tuple[str, Any, str]]:
+    """Name, type and description of each field of a model, or of a part of a record."""
+    if issubclass(model, Part):
+        bare = get_type_hints(model)
+        for one in structs.fields(model):
+            told = [fact.description for fact in getattr(one.type, "__metadata__", ()) if isinstance(fact, Meta)]
+            yield one.encode_name, bare[one.name], "".join(text for text in told if text)
+        return
+    for name, field in model.model_fields.items():
+        declared = "".join(fact.description for fact in field.metadata if isinstance(fact, Declared))
+        yield field.alias or name, field.annotation, field.description or declared
+
+
+def _model_in(annotation: Any) -> type | None:
+    if isinstance(annotation, type) and issubclass(annotation, (BaseModel, Part)):
         return annotation
     return next((found for one in get_args(annotation) if (found := _model_in(one)) is not None), None)
 
@@ -125,7 +137,7 @@ def _type_name(annotation: Any) -> str:
         return f"object of {_type_name(arguments[1])}"
     if origin is Literal:
         return " or ".join(json.dumps(one) for one in arguments)
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+    if isinstance(annotation, type) and issubclass(annotation, (BaseModel, Part)):
         return "object"
     return {str: "string", int: "whole number", float: "number", bool: "true or false"}.get(annotation, "any")
 

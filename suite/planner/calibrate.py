@@ -12,7 +12,6 @@ from math import exp, log, sqrt
 from pathlib import Path
 
 import numpy as np
-from msgspec.structs import asdict
 
 from suite.bundle.record import Record
 from suite.bundle.store import DamagedBundle, find_bundles
@@ -121,15 +120,15 @@ def _configuration(asked: Question, repeats: Sequence[tuple[Manifest, Record]]) 
         rate = record.throughput.samples_per_second if record.throughput else None
         if rate is not None and rate.low and rate.high and rate.high > rate.low > 0:
             own_scatter.append(log(rate.high / rate.low) / (2 * _INTERVAL))
-        for phase, spent in (asdict(record.phases) if record.phases else {}).items():
-            if phase in _MEASURED and spent and spent.seconds and expected["phases"].get(phase, 0) > 0:
+        for phase in _MEASURED:
+            spent = getattr(record.phases, phase, None)
+            if spent and spent.seconds and expected["phases"].get(phase, 0) > 0:
                 each[phase].append(spent.seconds)
     if manifest.layout.generation != asked.manner.generation:
         each = {phase: seconds for phase, seconds in each.items() if phase not in _GENERATING}
     least = max([_LEAST_SCATTER, *own_scatter])
     peaks = [float(record.memory.peak_reserved_bytes or 0) for _, record in repeats if record.memory]
-    profile = replace(asked.profile, fp8=False)
-    own = replace(asked, shape=manifest.size, workload=manifest.workload, profile=profile)
+    own = replace(asked, shape=manifest.size, workload=manifest.workload, profile=replace(asked.profile, fp8=False))
     return Configuration(
         space=one_layout(own, manifest.work, manifest.layout),
         seconds={phase: _pooled(phase, seconds, least) for phase, seconds in each.items()},

@@ -128,7 +128,8 @@ def test_on_a_terminal_it_fits_and_no_word_is_cut(name: str, width: int, columns
 def test_a_comment_of_a_pull_request_is_the_head_of_the_report() -> None:
     model = build(made.matrix())
     head = render(model, {}).partition("\n## ")[0].strip()
-    assert head[2:] == brief(model).strip()[4:]
+    text, _, links = head.partition(" More: ")
+    assert text[2:] == brief(model).strip()[4:] and "[Ranking](#ranking)" in links, "a comment has no sections"
 
 
 def test_rows_that_only_their_launcher_tells_apart_are_told_apart() -> None:
