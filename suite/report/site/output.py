@@ -15,12 +15,13 @@ from suite.bundle.cache.code import ROOMS, code_key
 from suite.bundle.cache.database import Database
 from suite.bundle.cache.place import cache_folder
 from suite.bundle.cache.survey import Surveyed, survey
-from suite.bundle.files import replace_atomically, writing
+from suite.bundle.files import DamagedBundle, parse_object, replace_atomically, writing
 from suite.bundle.walk import is_trial
 from suite.report.formatting.escape import visible
 from suite.report.formatting.numbers import counted, few
 from suite.spec import foreign
 from suite.spec.base import UsageError, printable
+from suite.spec.schema_files import not_read
 
 SITE_SCHEMA = "suite/site/1"
 #: Lists what the site was made of and holds.
@@ -99,17 +100,17 @@ def write_site(path: Path, folders: Sequence[Path], title: str | None = None, ba
     Raises UsageError where ``path`` holds something else, a folder is none, there is no run, or nothing can be written.
     """
     with writing(path):
-        is_free = not path.exists() or (path.is_dir() and not any(path.iterdir()))
-        is_ours = is_free or (path / MANIFEST).is_file()
-    if not is_ours:
-        raise UsageError(f"{path} holds something else than a site: name a folder that is empty or new")
+        is_empty = not path.exists() or (path.is_dir() and not any(path.iterdir()))
+        if not is_empty and not (path / MANIFEST).is_file():
+            raise UsageError(f"{path} holds something else than a site: name a folder that is empty or new")
     last = _last_time(path)
     here, before_now = Path.cwd(), map(Path, last.get("folders", ()))
     folders = folders or [one.relative_to(here) if one.is_relative_to(here) else one for one in before_now]
     if not folders:
         raise UsageError(f"which results? suite site {path} --from FOLDER (more than once for several)")
-    title = title or last.get("title") or TITLE
-    base = base or last.get("url")
+    listed = _listed(path)
+    title = title or listed.get("title", TITLE)
+    base = base or listed.get("url")
     with opened(folders) as readable:
         bundles = [one for one in survey(readable.folders)[0] if not is_trial(one.path)]
         names = _names(folders, readable)
@@ -131,15 +132,33 @@ def write_site(path: Path, folders: Sequence[Path], title: str | None = None, ba
         gone = [file for file in (path / "series").iterdir() if _is_gone(file, made)]
         for file in gone:
             file.unlink()
-    body = {"schema": SITE_SCHEMA, "title": title, "url": base, "runs": len(found.runs), "digest": found.digest}
+    body: dict[str, Any] = {
+        "schema": SITE_SCHEMA,
+        "title": title,
+        "url": base,
+        "runs": len(found.runs),
+        "digest": found.digest,
+    }
     text = json.dumps({**body, "pages": made}, indent=1, sort_keys=True) + "\n"
     replace_atomically(path / MANIFEST, text)
     told = summary(found, series)
-    now = {"folders": [str(folder.resolve()) for folder in folders], "title": title, "url": base, "told": told}
+    now = {"folders": [str(folder.resolve()) for folder in folders], "told": told}
     # made of nothing, where a site of the same may be another one
     now |= {"made_of": whole if found.is_kept else None, "digests": {**made, MANIFEST: _sha256(text)}}
     _last_time(path, now)
     return WrittenSite(path, **told, read=found.read, written=written, kept=len(made) - written, removed=len(gone))
+
+
+def _listed(path: Path) -> dict[str, str]:
+    """Title and address of the site that is there; nothing where its list cannot be read. Raises
+    UsageError for that of another version."""
+    try:
+        body = parse_object(foreign.read_text(path / MANIFEST, MANIFEST), MANIFEST)
+    except (FileNotFoundError, DamagedBundle):
+        return {}
+    if body.get("schema") != SITE_SCHEMA:
+        raise UsageError(not_read(str(path / MANIFEST), body.get("schema"), SITE_SCHEMA))
+    return {name: body[name] for name in ("title", "url") if isinstance(body.get(name), str)}
 
 
 def checked_url(text: str) -> str:

@@ -230,16 +230,29 @@ def test_an_archive_is_read_as_the_folder_that_it_holds_and_no_page_tells_where_
         (["full", "--from", "runs"], "holds something else than a site"),
         (["file", "--from", "runs"], "holds something else than a site"),
         (["out", "--from", "runs", "--url", "javascript:alert(1)"], "--url is an address"),
+        (["newer", "--from", "runs"], "is of the schema 'suite/site/99'"),
     ],
 )
 def test_what_cannot_be_done_is_one_line_and_leaves_nothing(words: list[str], message: str) -> None:
     night(Path("runs"), 0, repeats=1)
-    for folder in ("empty", "full"):
+    for folder in ("empty", "full", "newer"):
         Path(folder).mkdir()
     Path("full/mine.txt").write_text("mine")
     Path("file").write_text("mine")
+    Path("newer/site.json").write_text('{"schema": "suite/site/99"}')
     assert message in refused("site", *words)
     assert not Path("out").exists() and [one.name for one in Path("full").iterdir()] == ["mine.txt"]
+
+
+def test_title_and_address_stay_where_nothing_is_kept_of_the_last_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    nights(Path("runs"), [1.0] * 2)
+    told("out", "--from", "runs", "--title", "Ours", "--url", "https://bench.example.org/")
+    pages = {path: path.read_text() for path in Path("out").rglob("*.html")}
+    monkeypatch.setenv("SUITE_CACHE", "off")
+    told("out", "--from", "runs")
+    assert {path: path.read_text() for path in Path("out").rglob("*.html")} == pages and "Ours" in "".join(
+        pages.values()
+    )
 
 
 def test_files_that_are_no_pages_of_a_site_stay() -> None:
