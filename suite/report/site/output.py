@@ -132,14 +132,8 @@ def write_site(path: Path, folders: Sequence[Path], title: str | None = None, ba
         gone = [file for file in (path / "series").iterdir() if _is_gone(file, made)]
         for file in gone:
             file.unlink()
-    body: dict[str, Any] = {
-        "schema": SITE_SCHEMA,
-        "title": title,
-        "url": base,
-        "runs": len(found.runs),
-        "digest": found.digest,
-    }
-    text = json.dumps({**body, "pages": made}, indent=1, sort_keys=True) + "\n"
+    body: dict[str, Any] = {"title": title, "url": base, "runs": len(found.runs), "digest": found.digest}
+    text = json.dumps({"schema": SITE_SCHEMA, **body, "pages": made}, indent=1, sort_keys=True) + "\n"
     replace_atomically(path / MANIFEST, text)
     told = summary(found, series)
     now = {"folders": [str(folder.resolve()) for folder in folders], "told": told}
