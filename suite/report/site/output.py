@@ -132,11 +132,11 @@ def write_site(path: Path, folders: Sequence[Path], title: str | None = None, ba
         gone = [file for file in (path / "series").iterdir() if _is_gone(file, made)]
         for file in gone:
             file.unlink()
-    body: dict[str, Any] = {"title": title, "url": base, "runs": len(found.runs), "digest": found.digest}
+    body = {"title": title, "url": base, "runs": len(found.runs), "digest": found.digest}
     text = json.dumps({"schema": SITE_SCHEMA, **body, "pages": made}, indent=1, sort_keys=True) + "\n"
     replace_atomically(path / MANIFEST, text)
     told = summary(found, series)
-    now = {"folders": [str(folder.resolve()) for folder in folders], "told": told}
+    now: dict[str, Any] = {"folders": [str(folder.resolve()) for folder in folders], "told": told}
     # made of nothing, where a site of the same may be another one
     now |= {"made_of": whole if found.is_kept else None, "digests": {**made, MANIFEST: _sha256(text)}}
     _last_time(path, now)
