@@ -9,10 +9,11 @@ MOST_COUNT, LEAST_SECONDS, MOST_SECONDS = 1 << 60, 1e-9, 1e9
 Count = Annotated[int, Meta(ge=0, le=MOST_COUNT)]
 Bytes = Count
 Seconds = Annotated[float, Meta(ge=0, le=MOST_SECONDS)]
+PositiveSeconds = Annotated[float, Meta(ge=LEAST_SECONDS, le=MOST_SECONDS)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 _Figure = Annotated[float, Meta(ge=0)]
 _Rank = Annotated[int, Meta(ge=0)]
-_Some = Annotated[int, Meta(gt=0)]
+Some = Annotated[int, Meta(gt=0, le=MOST_COUNT)]
 
 
 def means(text: str) -> Meta:
@@ -53,7 +54,7 @@ class Straggler(Part, frozen=True):
     """A rank that came last to the ends of phases by more than 5 % of the iteration."""
 
     rank: _Rank
-    iterations: Annotated[_Some, means("counted iterations in which it did")]
+    iterations: Annotated[Some, means("counted iterations in which it did")]
     seconds: Annotated[_Figure, means("that it came behind the last but one, mean over these iterations")]
 
 
@@ -92,7 +93,7 @@ class Validity(Part, frozen=True):
 class OverlapSide(Part, frozen=True):
     """One side of a split run, per counted iteration: of each phase the slowest rank of the side."""
 
-    ranks: _Some
+    ranks: Some
     busy_seconds: Annotated[
         Seconds,
         means("in its phases without waiting, no share of an iteration; asynchronous: what a rank of it worked"),
@@ -107,7 +108,7 @@ class OverlapSide(Part, frozen=True):
 class OverlapRole(Part, frozen=True):
     """Devices with one task in an asynchronous run. A device has one role."""
 
-    ranks: _Some
+    ranks: Some
     busy_seconds: Annotated[Seconds, means("that its ranks worked, summed over them, mean per counted iteration")]
     busy_share: Annotated[Share, means("of the time that its ranks had")]
     idle_share: Annotated[Share, means("the rest of it")]

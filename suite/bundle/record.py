@@ -8,16 +8,15 @@ from pydantic import BaseModel
 from pydantic_core import to_json
 
 from suite.bundle.parts import (
-    LEAST_SECONDS,
-    MOST_COUNT,
-    MOST_SECONDS,
     Count,
     Noise,
     Overlap,
     Part,
     Peaks,
+    PositiveSeconds,
     Seconds,
     Share,
+    Some,
     Validity,
     means,
 )
@@ -31,7 +30,6 @@ from suite.spec.workload import Scaling
 RECORD_SCHEMA: Final = "suite/record/1"
 #: How the note of a run begins whose counts are of no one number.
 NO_WORK = "no rate without its work"
-_Positive = Annotated[float, Meta(ge=LEAST_SECONDS, le=MOST_SECONDS)]
 _Digest = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
 
 Status = Literal["ok", "failed", "interrupted"]
@@ -77,7 +75,7 @@ class Counts(Part, frozen=True):
     Null is only what a trainer's own log does not tell, where the suite has nothing else to count by.
     """
 
-    samples: Annotated[int, Meta(gt=0, le=MOST_COUNT)]
+    samples: Some
     prompt_tokens: Count
     response_tokens: Count
     padded_tokens: Annotated[Count | None, means("positions that hold padding")]
@@ -242,7 +240,7 @@ class SteadyState(Part, frozen=True):
 class Iterations(Part, frozen=True):
     """The raw samples beside the statistics."""
 
-    seconds: Annotated[tuple[_Positive, ...], means("of all completed ones, slowest rank, warm-up first")]
+    seconds: Annotated[tuple[PositiveSeconds, ...], means("of all completed ones, slowest rank, warm-up first")]
 
 
 class Turns(Part, frozen=True):

@@ -110,7 +110,7 @@ def read_with(look: Look[_Entry], paths: Sequence[Path], with_imported: bool) ->
                 unread.append((path, error))
         kept, found = _trusted(runs, bundles, places.folders)
         text = f"{counted(len(tried), 'trial')} of a study are no rows: suite tune shows what became of them"
-        caveats = [*([Caveat(OTHER, "", text)] if tried else ()), *starmap(_unread, unread), *found]
+        caveats = [*([Caveat(OTHER, "", text)] if tried else ()), *starmap(left_out, unread), *found]
         caveats.sort(key=lambda caveat: _ORDER.index(caveat.kind))
         caveats = [replace(one, path=shown(one.path), text=shown(one.text)) for one in caveats]
         digests = [row.digest for row in imported] + [one.trace.digest for one in runs]
@@ -134,7 +134,7 @@ def _records(bundles: Sequence[Surveyed], places: Opened) -> list[Checked[Entry]
     ]
 
 
-def _unread(path: str, why: StillRunning | DamagedBundle) -> Caveat:
+def left_out(path: str, why: StillRunning | DamagedBundle) -> Caveat:
     if isinstance(why, StillRunning):
         return Caveat(RUNNING, path, "left out, because it is still being run", leaves_out=True)
     return Caveat(DAMAGED, path, f"left out, damaged: {why}", leaves_out=True)

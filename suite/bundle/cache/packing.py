@@ -1,6 +1,5 @@
 """What was derived, as bytes and back; what runs have in common is in memory once."""
 
-import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,8 +16,6 @@ _HASH_CHARACTERS = 64
 _NO_ENVIRONMENT = Environment(worker=None, driver=None)
 #: Of a manifest's run.
 _IN_RECORD = {"id", "plan", "repeat"}
-#: Long texts that most runs have in common.
-_COMMON_TEXTS = (("throughput", "convention"), ("compute", "convention"), ("steady_state", "test"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +69,7 @@ def manifest_of(packed_bytes: bytes) -> str:
 
 
 class Unpacking:
-    """Makes records of bytes; those of one report share their manifests, facts and texts."""
+    """Makes records of bytes; those of one report share their manifests and facts."""
 
     def __init__(self) -> None:
         self._values: dict[str, Any] = {}
@@ -90,10 +87,6 @@ class Unpacking:
         self._share(manifest.hash, record, "counts")
         if record.memory is not None:
             self._share(manifest.hash, record.memory, "floor")
-        for name, text in _COMMON_TEXTS:
-            part = getattr(record, name)
-            if part is not None and getattr(part, text) is not None:
-                force_setattr(part, text, sys.intern(getattr(part, text)))
         repeat = Run.model_validate({"id": run.id, "plan": run.plan, "repeat": run.repeat, **body.run})
         # all repeats of a row have the other parts of its manifest in common
         own = manifest.model_copy(update={"run": repeat})

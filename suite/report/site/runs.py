@@ -22,7 +22,7 @@ from suite.report.facts.rollout import lengths_hash_of
 from suite.report.facts.suspect import is_invalid, is_suspect, takes_suspect
 from suite.report.facts.variants import launch_setting_of
 from suite.report.facts.work import COUNTED, PASSES
-from suite.report.reading import ALTERED, RUNNING, Caveat, lines_of
+from suite.report.reading import ALTERED, Caveat, left_out, lines_of
 from suite.spec.base import digest
 from suite.spec.manifest import Manifest
 from suite.spec.phases import ALL_NAMES
@@ -206,10 +206,8 @@ def gather(bundles: Sequence[Surveyed], places: Opened) -> Gathered:
         found.read = whole
 
     for bundle, result in zip(bundles, select(bundles, RUNS, places.holds, count), strict=True):
-        if isinstance(result, StillRunning):
-            unread.append(Caveat(RUNNING, bundle.path, "left out, because it is still being run"))
-        elif isinstance(result, DamagedBundle):
-            unread.append(Caveat("damaged", bundle.path, f"left out, damaged: {result}"))
+        if isinstance(result, StillRunning | DamagedBundle):
+            unread.append(left_out(bundle.path, result))
         else:
             trace = replace(result.trace, path=Path(bundle.path))
             facts = every_facts.setdefault(result.series, result.facts)
