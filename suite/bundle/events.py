@@ -205,11 +205,11 @@ def events_in(data: bytes, name: str, rank: int | None, notes: list[str]) -> tup
         where = f"{name} line {seq + 1}"
         try:
             event = decode(line)
+            if any(mark in line for mark in careful) or _encode(_parse(line)).count(b'":') != line.count(b'":'):
+                parse_object(text_of(line, where), where)  # where no name is twice, only a text looked like one
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             unknown.append(_of_later_kind(line, FIELDS[writer], where, error))
             continue
-        if any(mark in line for mark in careful) or _encode(_parse(line)).count(b'":') != line.count(b'":'):
-            parse_object(text_of(line, where), where)  # where no name is twice, only a text looked like one
         if event.rank != rank:
             raise DamagedBundle(f"{where} says rank {event.rank} in the file of {rank_name(rank)}")
         if event.seq != seq:

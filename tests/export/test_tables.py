@@ -70,7 +70,7 @@ def test_figures_are_those_of_the_report_to_the_last_digit() -> None:
         bounds = (row["samples_per_second"], row["samples_per_second_low"], row["samples_per_second_high"])
         assert bounds == (own_rate.value, own_rate.low, own_rate.high)
         told = (row["iteration_seconds"], row["memory_efficiency"], row["mfu"])
-        assert told == (of_report.iteration_seconds, of_report.memory.efficiency, of_report.mfu)
+        assert told == (of_report.iteration_seconds, of_report.memory.efficiency, of_report.utilisation["mfu"])
         own = [each for each in phases if each["path"] == entry.path]
         assert [each["phase"] for each in own] == [name for name in ALL_NAMES if getattr(entry.record.phases, name)]
         seconds = [(phase.name, phase.seconds) for phase in of_report.phases]

@@ -24,6 +24,8 @@ from suite.spec.base import Frozen, UsageError
 from suite.spec.manifest import Manifest
 
 REPORT_SCHEMA = "suite/report/1"
+#: What is shown of bundles is where they lie.
+_CALLED = {"entries": "paths", "shown": "path"}
 #: Of a row, beside its fields.
 _FIGURES = ("samples_per_second", "tokens_per_second", "tokens_per_second_per_device", "two_modes")
 #: Stem of the file beside the Markdown with all that few readers need.
@@ -78,8 +80,11 @@ def _markdown(block: Block, is_padded: bool = False) -> str:
 def as_json(model: ReportModel) -> dict[str, Any]:
     """For ``json.dumps``, with the answer in sentences; where rows are referred to they are numbers."""
     body = {field.name: _plain(getattr(model, field.name)) for field in fields(model) if field.name != "rows"}
-    names = [*(field.name for field in fields(Row)), *_FIGURES]
-    rows = [{name: _plain(getattr(row, name)) for name in names} | _asked(row.manifest) for row in model.rows]
+    names = {field.name: field.name for field in fields(Row)} | {name: name for name in _FIGURES} | _CALLED
+    rows = [
+        {called: _plain(getattr(row, name)) for name, called in names.items()} | row.utilisation | _asked(row.manifest)
+        for row in model.rows
+    ]
     return {"schema": REPORT_SCHEMA, "summary": list(as_lines(model)), "rows": rows, **body}
 
 

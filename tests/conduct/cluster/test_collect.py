@@ -98,7 +98,7 @@ def test_times_that_no_clock_shows_are_not_taken_from_the_output(tmp_path: Path,
 def test_output_that_is_of_no_such_run_leaves_a_line_and_no_bundle(tmp_path: Path, manifest: Manifest) -> None:
     another = printed(synthetic_manifest(layout=manifest.layout, iterations=3), (0, 1))
     at_no_time = b'::suite:: {"kind":"end","rank":0,"seq":0,"status":"failed","time":%s}\n' % (b"9" * 400)
-    for lines, words in ((another, "events of another run"), ([at_no_time], "is not Unix seconds")):
+    for lines, words in ((another, "events of another run"), ([at_no_time], "time is 9")):
         with pytest.raises(DamagedBundle, match=words):
             collect(tmp_path, submission(manifest), gathered(manifest, node_0=lines))
         assert os.listdir(tmp_path / FOLDER) == []
