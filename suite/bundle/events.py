@@ -205,7 +205,8 @@ def events_in(data: bytes, name: str, rank: int | None, notes: list[str]) -> tup
         where = f"{name} line {seq + 1}"
         try:
             event = decode(line)
-            if any(mark in line for mark in careful) or _encode(_parse(line)).count(b'":') != line.count(b'":'):
+            is_careful = careful and any(mark in line for mark in careful)
+            if is_careful or _encode(_parse(line)).count(b'":') != line.count(b'":'):
                 parse_object(text_of(line, where), where)  # where no name is twice, only a text looked like one
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             unknown.append(_of_later_kind(line, FIELDS[writer], where, error))
