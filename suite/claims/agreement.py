@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import combinations_with_replacement
 from statistics import median
 
 from suite.claims.cells import Amount
@@ -16,30 +17,41 @@ COUNTED = (*UTILISATIONS, "tflops_per_device")
 _LEAST, _SHARE = 2, 2 / 3
 #: Percent by which a row has to be off the convention of the rest: conventions lie close to each other.
 _OFF = 5.0
+#: So many rows of another convention that have a property to themselves are another part of the table, not a mistake.
+_A_PART = 3
 _CENTRES = 64
 
 Key = Callable[[Judged], tuple[object, ...]]
 
 
-def with_one_count(meaning: str, cells: Sequence[Judged], tolerance: float) -> list[Judged]:
+def with_one_count(
+    meaning: str, cells: Sequence[Judged], tables: Sequence[Mapping[str, str]], tolerance: float
+) -> list[Judged]:
     """Flag the rows of a table that count otherwise than the rest does, by peak or by what FLOPs hold.
 
-    Rows of other precisions, tasks, recompute settings or sections are tables of their own.
+    ``tables``: the cells of each row as printed. Rows of other precisions, tasks, recompute settings or sections are
+    tables of their own, and so are several rows of another convention that share what no row of the rest has.
     """
     found = list(cells)
     for positions in _grouped(cells, _part):
-        families = {at: _families(meaning, cells[at]) for at in positions}
-        support = Counter(family for each in families.values() for family in each)
+        families = [_families(meaning, cells[at]) for at in positions]
+        support = Counter(family for each in families for family in each)
         if not support:
             continue
         usual = max(support, key=support.__getitem__)
-        explained = sum(bool(each) for each in families.values())
+        explained = sum(bool(each) for each in families)
         if support[usual] < _LEAST or support[usual] < _SHARE * explained:
             continue
-        for at, each in families.items():
+        rest = [tables[at] for at, each in zip(positions, families, strict=True) if usual in each]
+        others: dict[tuple[str, ...], list[int]] = defaultdict(list)
+        for at, each in zip(positions, families, strict=True):
+            if each and usual not in each:
+                others[each[0]].append(at)
+        parts = [alike for alike in others.values() if not _another_part([tables[at] for at in alike], rest)]
+        for at in (at for alike in parts for at in alike):
             cell = cells[at]
             alike = [entry for entry in cell.options if not entry.wrong and _family(meaning, entry) == usual]
-            if not each or usual in each or not alike:
+            if not alike:
                 continue
             best, off = closest(cell.amount.value, alike)
             if abs(off) > _OFF and not agrees(cell.amount, best, tolerance):
@@ -126,6 +138,20 @@ def _family(meaning: str, entry: Expected) -> tuple[str, ...]:
     if meaning == "mfu":
         return entry.family
     return tuple(part.replace(", recompute", "") for part in entry.family)
+
+
+def _another_part(others: Sequence[Mapping[str, str]], rest: Sequence[Mapping[str, str]]) -> bool:
+    """Whether several rows have one or two cells in common that no other row has."""
+    if len(others) < _A_PART:
+        return False
+    common = [
+        (header, cell) for header, cell in others[0].items() if cell and all(row[header] == cell for row in others)
+    ]
+    telling = [property for property in common if any(row[property[0]] != property[1] for row in rest)]
+    return any(
+        all(row[one] != first or row[other] != second for row in rest)
+        for (one, first), (other, second) in combinations_with_replacement(telling, 2)
+    )
 
 
 def _implied_peaks(meaning: str, cell: Judged) -> dict[str, float]:

@@ -154,7 +154,7 @@ def _judged(
     if meaning in UTILISATIONS:
         cells = with_one_peak(meaning, cells, tolerance)
     if meaning in COUNTED:
-        cells = with_one_count(meaning, cells, tolerance)
+        cells = with_one_count(meaning, cells, [line.cells for _, line, _ in readable], tolerance)
     return with_one_stated_peak(cells, tolerance) if meaning == "peak_flops" else cells
 
 
