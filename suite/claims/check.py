@@ -150,7 +150,7 @@ def _judged(
         for row, line, each in readable
     ]
     if meaning in SCALING:
-        return with_references(cells, tolerance)
+        return with_references(meaning, cells, tolerance)
     if meaning in UTILISATIONS:
         cells = with_one_peak(meaning, cells, tolerance)
     if meaning in COUNTED:

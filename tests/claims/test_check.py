@@ -191,6 +191,7 @@ DOES_NOT_FIT = {
     "a speed-up over no system": (SYSTEMS.format(2.1), {5}, ""),
     "a speed-up that the columns do not give": (OPENRLHF.format("2.2x"), {2}, "+21.2 %"),
     "a speed-up over no baseline": (BASELINE.format(2.51), {4}, ""),
+    "another reference outside the table": (OUTSIDE.format(12.1), {5}, "outside the table"),
     "the sparse peak in all rows": (SPARSE.format(20.2, 25, 22.5), {2, 3, 4}, "sparse 16-bit peak"),
     "the sparse peak in one row": (SPARSE.format(40.4, 50, 45) + "H100,420,21.2\n", {5}, ""),
     "the peak of fp8 for bf16": (FP8.format("bf16", 40.4), {2}, "sparse"),
