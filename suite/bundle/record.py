@@ -345,3 +345,7 @@ def _foreign(value: Any) -> Any:
 
 def _model(kind: type[BaseModel], body: Any) -> BaseModel:
     return kind.model_validate(body)
+
+
+# msgspec looks at types when it first reads them, and crashes where threads do that at one time: here only one does
+msgspec.json.Decoder(Record, dec_hook=_model)

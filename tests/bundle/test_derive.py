@@ -2,6 +2,8 @@
 
 import math
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -355,3 +357,25 @@ def test_a_device_that_was_not_free_is_noted(tmp_path, rules, idle, notes):
 def test_what_disturbed_a_device_is_a_list_of_texts(tmp_path, lines):
     with pytest.raises(DamagedBundle, match="what disturbed the device"):
         record_of(idle_bundle(tmp_path, 2, {"disturbed_by": lines}))
+
+
+_TOGETHER = """
+import sys, threading
+from pathlib import Path
+from suite.bundle.derive import derive
+from suite.bundle.store import Bundle
+sys.setswitchinterval(1e-6)
+threads = [threading.Thread(target=derive, args=(Bundle(Path(sys.argv[1])),)) for _ in range(4)]
+for one in threads:
+    one.start()
+for one in threads:
+    one.join()
+"""
+
+
+def test_the_first_records_of_a_process_may_be_derived_by_several_threads_at_one_time(tmp_path: Path) -> None:
+    """As runs side by side end together. msgspec crashes where threads look at a type at one time."""
+    path = make_bundle(tmp_path, synthetic_manifest())
+    for _ in range(4):
+        done = subprocess.run([sys.executable, "-c", _TOGETHER, str(path)], capture_output=True, check=False)
+        assert (done.returncode, done.stderr) == (0, b"")

@@ -135,7 +135,8 @@ def test_an_archive_carries_the_study_and_reports_make_no_rows_of_trials(made: M
     assert "1 study: 1 equal" in checked and f"digest: {told['evidence']['digest']}" in checked
     assert told["studies"] == [json.loads((made[0] / STUDY).read_text())]
     assert {row["setting"]["track"] for row in told["rows"]} == {"equal-config", "tuned"}
-    assert not {run for row in told["rows"] for run in row["run_ids"]} & {one.run for one in study_of(made[0]).trials}
+    shown = {Path(path).name for row in told["rows"] for path in row["paths"]}
+    assert shown and not shown & {one.run for one in study_of(made[0]).trials}
     history = json.loads(suite("site", tmp_path / "site", "--from", archive, "--json").stdout)["series"]
     assert sum(one["runs"] for one in history) == len(find_bundles([made[0] / CONFIRMED]))
 

@@ -144,7 +144,7 @@ _READERS: tuple[tuple[str, FactKind, Reader], ...] = (
     ("Python", "version", worker("python")),
     ("suite", "version", driver("suite_version")),
     ("suite's commit", "version", commit_of),
-    ("image", "version", lambda record: short_image(launch_setting_of(record).image or "none")),
+    ("image", "version", lambda record: launch_setting_of(record).image or "none"),
     ("launcher", "launch", lambda record: record.run.launcher or ""),
     ("runs at once", "launch", lambda record: str(launch_setting_of(record).at_once or "")),
     ("container runtime", "launch", driver("engine", "name")),
@@ -224,7 +224,9 @@ class EnvironmentDifference(Frozen):
 
 def environment_differences(before: Sequence[Record], after: Sequence[Record]) -> tuple[EnvironmentDifference, ...]:
     return tuple(
-        EnvironmentDifference(name=name, kind=kind, before=", ".join(old), after=", ".join(new))
+        EnvironmentDifference(
+            name=name, kind=kind, before=", ".join(map(short_image, old)), after=", ".join(map(short_image, new))
+        )
         for name, kind, old, new in (*facts_of_both(before, after), *figures_apart(before, after))
         if old != new
     )
