@@ -224,9 +224,7 @@ class EnvironmentDifference(Frozen):
 
 def environment_differences(before: Sequence[Record], after: Sequence[Record]) -> tuple[EnvironmentDifference, ...]:
     return tuple(
-        EnvironmentDifference(
-            name=name, kind=kind, before=", ".join(map(short_image, old)), after=", ".join(map(short_image, new))
-        )
+        EnvironmentDifference(name=name, kind=kind, before=", ".join(old), after=", ".join(new))
         for name, kind, old, new in (*facts_of_both(before, after), *figures_apart(before, after))
         if old != new
     )
@@ -236,7 +234,7 @@ def facts_of_both(before: Sequence[Record], after: Sequence[Record]) -> Iterator
     first, second = facts_of(before), facts_of(after)
     for name in dict.fromkeys((*first, *second)):
         kind, _ = first.get(name) or second[name]
-        old, new = (side[name][1] if name in side else () for side in (first, second))
+        old, new = (tuple(map(short_image, side[name][1])) if name in side else () for side in (first, second))
         yield name, kind, old, new
 
 
