@@ -1,12 +1,12 @@
 """Processes of a run: waiting for them, signalling them, leaving none behind, and who was killed for want of memory.
 
-Control groups of version 2 count such kills for themselves and all below them, whatever limit was met
-(https://docs.kernel.org/admin-guide/cgroup-v2.html, ``memory.events``), so that a neighbour's end is not taken for a
-rank's. Version 1 counts for one group alone, in which a rank need not be: there it is the machine's count.
+A control group counts such kills, so that a neighbour's end is not taken for a rank's: in version 2 for itself and all
+below it (https://docs.kernel.org/admin-guide/cgroup-v2.html), in version 1 for itself alone, where ranks stay.
 """
 
 import ctypes
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -176,32 +176,32 @@ class OomKills(NamedTuple):
     counter: str
 
 
+#: by the name of a hierarchy in /proc/self/cgroup (version 2 has none): the file that counts, below all mounts
+_COUNTERS = {"": "memory.events", "memory": "memory/memory.oom_control"}
+
+
 def oom_kills(proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup")) -> OomKills | None:
     """Of this process' control group, or the nearest above it that counts, or the machine; ``None``: nobody says."""
-    for folder in _groups(proc, groups):
-        count = _count(folder / "memory.events")
-        if count is not None:
-            return OomKills(count, "oom_kill in memory.events of the run's control group")
-    count = _count(proc / "vmstat")
-    return None if count is None else OomKills(count, "oom_kill in /proc/vmstat, of the whole machine")
+    for path in (*_counters(proc, groups), proc / "vmstat"):
+        count = re.search(r"^oom_kill (\d+)$", _text(path), re.MULTILINE)
+        if count:
+            whose = "the whole machine" if path.name == "vmstat" else "the run's control group"
+            return OomKills(int(count[1]), f"oom_kill in {path.name} of {whose}")
+    return None
 
 
-def _groups(proc: Path, groups: Path) -> list[Path]:
-    """This process' group of version 2 and those above it, as they are mounted; a container may not see its own."""
+def _counters(proc: Path, groups: Path) -> Iterator[Path]:
+    """Of this process' group and those above it, as they are mounted; a container may not see its own."""
+    for line in _text(proc / "self" / "cgroup").splitlines():
+        hierarchy, _, own = line.partition(":")[2].partition(":")
+        if hierarchy in _COUNTERS and own.startswith("/") and ".." not in Path(own).parts:  # what this process may see
+            root, name = (groups / _COUNTERS[hierarchy]).parent, Path(_COUNTERS[hierarchy]).name
+            folder = root / own.lstrip("/")
+            yield from (each / name for each in (folder, *folder.parents) if each.is_relative_to(root))
+
+
+def _text(path: Path) -> str:
     try:
-        lines = (proc / "self" / "cgroup").read_text().splitlines()
+        return path.read_text()
     except (OSError, ValueError):
-        return []
-    own = next((line[len("0::") :] for line in lines if line.startswith("0::/")), None)
-    if own is None or ".." in Path(own).parts:  # outside of what this process may see
-        return []
-    folder = groups / own.lstrip("/")
-    return [folder, *(parent for parent in folder.parents if parent.is_relative_to(groups))]
-
-
-def _count(path: Path) -> int | None:
-    try:
-        words = [line.split() for line in path.read_text().splitlines()]
-        return next((int(number) for name, number in words if name == "oom_kill"), None)
-    except (OSError, ValueError):
-        return None
+        return ""

@@ -82,7 +82,7 @@ def test_devices_are_listed_as_the_driver_names_them_and_unknown_memory_stays_un
     assert shut
 
 
-MACHINE = OomKills(7, "oom_kill in /proc/vmstat, of the whole machine")
+MACHINE = OomKills(7, "oom_kill in vmstat of the whole machine")
 GROUP = "oom_kill in memory.events of the run's control group"
 
 
@@ -116,6 +116,14 @@ def test_a_container_sees_its_own_group_as_the_root(machine):
     (machine / "proc" / "self" / "cgroup").write_text("0::/\n")
     write_events(machine / "groups", 3)
     assert counted(machine) == OomKills(3, GROUP)
+
+
+@pytest.mark.parametrize("seen", ["memory/else", "memory"])
+def test_in_version_1_the_own_group_counts_also_where_a_container_sees_it_as_the_root(machine, seen):
+    folder = machine / "groups" / seen
+    folder.mkdir(parents=True)
+    (folder / "memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 4\n")
+    assert counted(machine) == OomKills(4, "oom_kill in memory.oom_control of the run's control group")
 
 
 @pytest.mark.parametrize("events", ["", "oom_kill\n", "oom_kill many\n", "oom_kill 1 2\n", "low 1\n"])
