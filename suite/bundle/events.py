@@ -42,9 +42,9 @@ _DECODE = {
     writer: msgspec.json.Decoder(Union[tuple(of_writer.values())]).decode  # noqa: UP007
     for writer, of_writer in FIELDS.items()
 }
-_parse, _encode = msgspec.json.Decoder().decode, msgspec.json.Encoder().encode
+_encode = msgspec.json.Encoder().encode
 #: In a line without these a name is followed by ``":`` at once, and hardly anything else is: where a line has as many
-#: of it as what was parsed, written again, no name of an object was there twice and lost.
+#: of it as the event that was read, written again, no name was there twice and lost, or is of a later version.
 _CAREFUL = (b"\\", b"\t", b"\r", b" :")
 
 
@@ -206,8 +206,8 @@ def events_in(data: bytes, name: str, rank: int | None, notes: list[str]) -> tup
         try:
             event = decode(line)
             is_careful = careful and any(mark in line for mark in careful)
-            if is_careful or _encode(_parse(line)).count(b'":') != line.count(b'":'):
-                parse_object(text_of(line, where), where)  # where no name is twice, only a text looked like one
+            if is_careful or _encode(event).count(b'":') != line.count(b'":'):
+                parse_object(text_of(line, where), where)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             unknown.append(_of_later_kind(line, FIELDS[writer], where, error))
             continue
