@@ -85,3 +85,10 @@ def test_a_manifest_that_hashes_right_but_means_nothing_is_damage(part: str, fie
     body["work_hash"] = work_hash(size, workload, 2, 0)
     with pytest.raises(DamagedBundle, match=says):
         parse_manifest(json.dumps({**body, "hash": manifest_hash(body)}), "manifest.json")
+
+
+def test_half_a_character_in_a_plans_name_is_refused_in_a_repeat_of_a_known_manifest_too() -> None:
+    text = synthetic_manifest(repeat=7).model_dump_json(by_alias=True)
+    parse_manifest(text, "manifest.json")
+    with pytest.raises(DamagedBundle):
+        parse_manifest(json.dumps(put(json.loads(text), ("run", "plan"), "\ud800")), "manifest.json")

@@ -99,10 +99,8 @@ def _appearance(machine: str, manifest: Manifest) -> tuple:
 
 
 def _setting(key: str, value: Any) -> str:
-    if key.startswith(_VARIABLES):
-        name = key.removeprefix(_VARIABLES)
-        return f"{name} unset" if value is None else f"{name}={value}"
-    return f"{key.split('.', 1)[-1]}={value}"
+    name = key.removeprefix(_VARIABLES).split(".", 1)[-1]
+    return f"{name} unset" if value is None else f"{name}={value}"
 
 
 def flattened(value: dict[str, Any], without: Collection[str], prefix: str = "") -> Iterator[tuple[str, Any]]:
