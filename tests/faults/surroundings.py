@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from random import Random
 
@@ -80,16 +81,21 @@ def address_space(site: Host, scene: Scene, random: Random) -> Act:
 
 
 def memory_group(site: Host, scene: Scene, random: Random) -> Act:
-    """The kernel kills a rank for want of memory: it is put into a group that has next to none."""
+    """The kernel kills a rank for want of memory: the group of it and its driver gets next to none more."""
     group = Path(f"/sys/fs/cgroup/memory/suite-faults-{os.getpid()}-{random.randrange(1 << 30)}")
     group.mkdir()
     scene.ending.callback(_retry, group.rmdir)
     victim = site.rank(scene, random.randrange(2))
+    limit = group / "memory.limit_in_bytes"
 
     def put() -> None:
-        (group / "memory.limit_in_bytes").write_text("65536")
-        with suppress(OSError):
-            (group / "cgroup.procs").write_text(str(victim.pid))
+        with suppress(psutil.NoSuchProcess, OSError):
+            Path(f"/proc/{victim.pid}/oom_score_adj").write_text("1000")  # it is the one that is killed
+            for process in (victim, *takewhile(lambda one: one.pid != os.getpid(), victim.parents())):
+                (group / "cgroup.procs").write_text(str(process.pid))
+            limit.write_text(str(1 << 20))
+            psutil.wait_procs([victim], timeout=10)
+        limit.write_text("-1")
 
     return Act(put)
 
