@@ -45,7 +45,7 @@ class Command(NamedTuple):
 
 COMMANDS = (
     Command("`suite report` over {}", "report {0} -o {1}/report.md", 3.0, has_cold=True),
-    Command("`suite compare` of {} with themselves,", "compare {0} {0}", 3.0),
+    Command("`suite compare` with themselves of {}", "compare {0} {0}", 3.0),
     Command("`suite runs list` of {}", "runs list {0}", 1.5),
     Command("`suite site` of {}", "site {1}/site-of-{2} --from {0}", 1.5),
     Command("`suite export` to Parquet of {}", "export {0} -o {1}/runs.parquet", 2.0),
