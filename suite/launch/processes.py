@@ -195,9 +195,10 @@ def _counters(proc: Path, groups: Path) -> Iterator[Path]:
     for line in _text(proc / "self" / "cgroup").splitlines():
         hierarchy, _, own = line.partition(":")[2].partition(":")
         if hierarchy in _COUNTERS and own.startswith("/") and ".." not in Path(own).parts:  # what this process may see
-            root, name = (groups / _COUNTERS[hierarchy]).parent, Path(_COUNTERS[hierarchy]).name
-            folder = root / own.lstrip("/")
-            yield from (each / name for each in (folder, *folder.parents) if each.is_relative_to(root))
+            counter = groups / _COUNTERS[hierarchy]
+            folder = counter.parent / own.lstrip("/")
+            above = (each for each in folder.parents if each.is_relative_to(counter.parent))
+            yield from (each / counter.name for each in (folder, *above))
 
 
 def _text(path: Path) -> str:
